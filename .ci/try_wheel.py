@@ -1,4 +1,4 @@
-"""Try a built wheel as a stranger would: `python .ci/try_wheel.py dist/clearformer-*.whl`.
+"""Test a built wheel in an empty environment: `python .ci/try_wheel.py dist/clearformer-*.whl`.
 
 The wheel is installed into an empty environment outside the repository. The packages that it
 depends on are those of the running interpreter, so that torch is not downloaded a second time; the

@@ -1,4 +1,4 @@
-"""How time and memory of attention grow with length: dense and sparse, forward and backward.
+"""Time and memory of attention by sequence length: dense and sparse, forward and backward.
 
     python benchmarks/attention.py [--most 32768] [--rounds 3]
 
@@ -45,7 +45,7 @@ def pattern_of(name: str, stride: int) -> Pattern:
 
 
 def peak() -> int:
-    """Bytes of memory that this process has had at the most."""
+    """Peak memory of this process in bytes."""
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith("VmHWM"))
     return 1024 * int(line.split()[1])

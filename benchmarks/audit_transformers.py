@@ -2,8 +2,8 @@
 
     python benchmarks/audit_transformers.py [--out audit.json] [NAME ...]
 
-No class is known to be good or bad: each is shrunk by the names of its settings, built with random
-weights and looked at. Each runs in a process of its own, with a limit of time.
+No class is known to be good or bad: each is shrunk by the names of its
+settings, built with random weights and checked. Each runs in its own process, with a time limit.
 """
 
 import argparse
@@ -223,7 +223,7 @@ def classes() -> Iterator[tuple[str, str, Any, Any]]:
 
 
 def audit(kind: str, name: str, config_class: Any, model_class: Any) -> dict[str, Any]:
-    """The outcome for one class: findings, or why it could not be looked at."""
+    """The outcome for one class: findings, or why it could not be checked."""
     outcome: dict[str, Any] = {"kind": kind, "name": name, "config": config_class.__name__}
     failed: dict[str, Any] = {"not_built": "no small config can be made"}
     try:

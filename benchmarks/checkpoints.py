@@ -1,4 +1,4 @@
-"""What checkpoints cost: the time of a save beside the time of a step, in one process.
+"""Cost of checkpoints: time of a save compared with the time of a step, in one process.
 
     python benchmarks/checkpoints.py [--model modern-small] [--saves 8] [--out FOLDER]
 
@@ -29,7 +29,7 @@ Clocks = tuple[float, float]
 
 
 def clocks() -> Clocks:
-    """Of the wall and of the processor."""
+    """Wall time and processor time."""
     return time.perf_counter(), time.process_time()
 
 

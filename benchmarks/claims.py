@@ -1,4 +1,4 @@
-"""The ledger of claims: what the first seed says, tried in the chapters of docs/book.
+"""The ledger of claims: claims of the first source document, tested in the chapters of docs/book.
 
     python benchmarks/claims.py          run every chapter and write docs/claims.md
     python benchmarks/claims.py 3        run chapter 3 and print its claims
@@ -10,33 +10,15 @@ Each claim is judged by a rule from the numbers that its chapter computes. Needs
 import argparse
 import os
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from claim import Claim, Judged, Names, verdict
+from claims_tasks import CLAIMS as TASKS
+from output_projection_page import not_necessary
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "claims.md"
-HOLDS, IN_PART, NOT_HERE = "holds", "holds here in part", "not here"
-Names = Mapping[str, Any]  # the variables of a chapter that has run
-Judged = tuple[str, str]  # the result in words, and the verdict
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the seed, where it stands, and how the chapter's numbers judge it."""
-
-    chapter: int
-    text: str
-    place: str
-    judge: Callable[[Names], Judged]
-    timed: bool = False  # the verdict depends on the machine
-    since: str = "0.2.0"
-
-
-def verdict(*parts: bool) -> str:
-    """Holds, in part, or not here: by how many parts of a claim hold."""
-    return HOLDS if all(parts) else IN_PART if any(parts) else NOT_HERE
 
 
 # --- chapter 1 -----------------------------------------------------------------------------
@@ -238,6 +220,10 @@ CLAIMS = (
     ),
     Claim(4, "W_o [...] adds k² parameters", HEADS, output_adds),
     Claim(
+        4, "[W_o] may not be strictly necessary. I've never seen a proper ablation", HEADS,
+        not_necessary, command="python benchmarks/output_projection.py",
+    ),
+    Claim(
         5, "the only operation [...] that propagates information between vectors", "Self-attention",
         only_attention_mixes,
     ),
@@ -245,6 +231,7 @@ CLAIMS = (
         5, "normalization and residual connections [...] help deep neural networks train faster",
         BLOCK, tricks_help,
     ),
+    *TASKS,
 )  # fmt: skip
 
 
@@ -266,11 +253,11 @@ def run_chapter(number: int) -> dict[str, Any]:
 
 
 def row(claim: Claim, names: Names) -> str:
-    """A claim, tried, as a row of the table."""
+    """A tested claim as a row of the table."""
     result, judged = claim.judge(names)
     result = f"{result} (time on the machine that wrote this)" if claim.timed else result
     chapter = f"[{claim.chapter}](book/{chapter_path(claim.chapter).name})"
-    command = f"`python benchmarks/claims.py {claim.chapter}`"
+    command = f"`{claim.command or f'python benchmarks/claims.py {claim.chapter}'}`"
     cells = (f'"{claim.text}"', claim.place, chapter, command, result, judged, claim.since)
     return f"| {' | '.join(cells)} |"
 
@@ -281,12 +268,12 @@ HEADER = """\
 Sentences of *The Illustrated Transformer From Scratch* with a number or a comparison, and what came
 of trying them. `python benchmarks/claims.py` writes the table: it runs the chapters of [the
 book](book/index.md) and judges each claim by a fixed rule from the chapter's numbers. Verdicts:
-*holds*, *holds here in part*, *not here*. A verdict is about the experiment of the chapter, small
+*holds*, *holds here in part*, *not here*, *refuted* (also in the [errata](errata.md)), *could not
+be tried* (with the command for it). A verdict is about the experiment of the chapter, small
 models on a CPU, and not about every model there is.
 
-The ledger has begun: it covers the sections of chapters 1 to 5, and grows with the book. Claims
-about classifying, generating, recurrent networks, BERT, GPT-2, Transformer-XL, sparse attention and
-memory, and whether $W_o$ can be removed, are not in it yet.
+The ledger grows with the book: it covers the sections of chapters 1 to 9. Claims about BERT, GPT-2,
+Transformer-XL, sparse attention and memory are not in it yet.
 
 | claim | section | chapter | command | result | verdict | since |
 |---|---|---|---|---|---|---|

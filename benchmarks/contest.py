@@ -1,4 +1,4 @@
-"""One contestant after the other: the same engine, data and clock for each."""
+"""Training several models one after the other, with the same code, data and time."""
 
 import shutil
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Make = Callable[[AnyModelConfig, int], Model]
 
 @dataclass(frozen=True)
 class Contestant:
-    """What the words after `clearformer train` say, and who builds the model."""
+    """The arguments of `clearformer train`, and the builder of the model."""
 
     words: str
     make: Make = build
@@ -42,7 +42,7 @@ def data_places() -> DataFolders:
 
 
 def train(name: str, contestant: Contestant, minutes: float, seed: int, out: Path) -> Trained:
-    """Spend the minutes on one contestant, from nothing; epochs that it names count instead."""
+    """Train one model from scratch for the given minutes, or for the epochs that it names."""
     words = contestant.words.split()
     if "--epochs" not in words:
         words += ["--minutes", str(minutes * contestant.share)]

@@ -1,4 +1,4 @@
-"""Prove that a check can fail: what `clearformer selftest` finds where nobody took care.
+"""Control experiment for `clearformer selftest`: the check finds losses with plain torch.save.
 
     python benchmarks/controls.py [--kills 40]
 

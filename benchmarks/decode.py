@@ -1,4 +1,4 @@
-"""Decoding at the size of GPT-2 small, and of a small model, beside peers, in one run.
+"""Decoding speed of GPT-2 small and of a small model, compared with other libraries in one run.
 
     python benchmarks/decode.py [--rounds 3] [--threads 2] [--together] [--only NAME ...]
 
@@ -53,7 +53,7 @@ Write = Callable[[Sequence[Sequence[int]], int], None]  # prompts, how many new 
 
 @dataclass
 class Entry:
-    """Who takes part, and the seconds of one new token and of all."""
+    """A library, and the seconds of one new token and of all."""
 
     name: str
     make: Callable[[], Write]
@@ -188,7 +188,7 @@ def compare(
 
 
 def read_bandwidth(numbers: torch.Tensor, cpu_time: bool) -> float:
-    """Bytes a second of summing them up."""
+    """Memory bandwidth in bytes per second, measured by a sum."""
 
     def read() -> None:
         numbers.sum()
@@ -204,7 +204,7 @@ def resident() -> int:
 
 
 def memory() -> None:
-    """In a process of its own: what others left behind here would be used again."""
+    """Measured in a separate process, since memory freed by others would be reused."""
     subprocess.run([sys.executable, __file__, "--held"], check=True)
 
 

@@ -1,4 +1,4 @@
-"""Whether a run of several processes that succeeded also ends with success, every time.
+"""Exit codes of successful runs with several processes.
 
     python benchmarks/exits.py [--runs 20] [--control]
 

@@ -1,4 +1,4 @@
-"""How long the explorer takes to its first picture of a model of 12 layers and 12 heads.
+"""Time until the explorer shows its first picture of a model with 12 layers and 12 heads.
 
     python benchmarks/first_picture.py [--tokens 64] [--rounds 5]
 

@@ -1,4 +1,4 @@
-"""Accuracy on IMDb from scratch: ours, the seed's shape, an LSTM, and two linear models.
+"""Accuracy on IMDb from scratch: ours, the source document's shape, an LSTM, two linear models.
 
     CLEARFORMER_DATA=... python benchmarks/imdb.py [--minutes 60] [--only pairs,seed,lstm,linear]
 
@@ -15,7 +15,8 @@ from contest import Contestant, Trained, data_places, train
 from lstm import lstm
 
 from clearformer import data
-from clearformer.tasks.classification import predict, report
+from clearformer.tasks.class_report import report
+from clearformer.tasks.classification import predict
 
 # A fiftieth of the training part is enough to watch a run whose settings are decided.
 WATCHED = "--data imdb --validation-fraction 0.02"

@@ -1,4 +1,4 @@
-"""Does pretraining help? A small BERT on IMDb, pretrained and from scratch, fine-tuned alike.
+"""Effect of pretraining: a small BERT on IMDb, pretrained and from scratch, same fine-tuning.
 
     CLEARFORMER_DATA=... python benchmarks/imdb_pretraining.py --minutes 60 --out runs/imdb
 
@@ -27,13 +27,14 @@ from clearformer.runs.load import open_run
 from clearformer.runs.progress import Plain
 from clearformer.runs.run import Run
 from clearformer.runs.start import saved_config
-from clearformer.tasks.classification import predict, report
+from clearformer.tasks.class_report import report
+from clearformer.tasks.classification import predict
 
 
 def train(
     words: Sequence[str], folder: Path, where: DataFolders, source: Path | None = None
 ) -> Path:
-    """What `clearformer train` would do with these words, without leaving the process."""
+    """Run `clearformer train` with these arguments in this process."""
     read = parse(words)
     known = saved_config(folder)
     begins = known.origin if known else finetune.read_origin(source).origin if source else None
@@ -48,7 +49,7 @@ def train(
 
 
 def drawn_anew(pretrained: Path, folder: Path, seed: int) -> Path:
-    """A checkpoint with the pretrained model's shape and tokenizer, and weights just drawn."""
+    """A checkpoint with the pretrained model's shape and tokenizer, and initial weights."""
     if not (folder / "step-0").exists():
         opened = open_run(pretrained)
         config = replace(opened.config, train=replace(opened.config.train, ema_decay=None))

@@ -1,4 +1,4 @@
-"""How long `clearformer import` takes for GPT-2 small, and how much memory it uses.
+"""Time and memory of `clearformer import` for GPT-2 small.
 
     python benchmarks/import_gpt2.py [--folder GPT2] [--rounds 3]
 

@@ -1,4 +1,4 @@
-"""Kill a training run at random moments, again and again, and compare what comes out.
+"""Kill a training run at random moments, and compare the result with an uninterrupted run.
 
     python benchmarks/kills.py [--kills 100] [--seed 0] [--model xl-tiny] [--data FILE]
 

@@ -1,4 +1,4 @@
-"""An LSTM in the place of a stack of blocks: the peer that the seed measures itself against.
+"""An LSTM in place of a stack of blocks, as a baseline.
 
 Embedding, head, data, optimizer and schedule stay those of the transformer beside it, so
 that one thing differs. Its width and layers are chosen for the same number of parameters.

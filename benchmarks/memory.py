@@ -1,4 +1,4 @@
-"""Memory and time of one training step with each of the three tricks, beside two peers.
+"""Memory and time of a training step with each memory-saving technique, and of two other libraries.
 
     python benchmarks/memory.py [--rounds 5] [--rows 4] [--precisions float32 bfloat16]
 
@@ -65,7 +65,7 @@ class PlainBlock(nn.Module):
 
 
 class Plain(nn.Module):
-    """The whole, with torch's own checkpointing around each block if asked."""
+    """The whole model, optionally with torch's checkpointing around each block."""
 
     def __init__(self, again: bool) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class Contestant:
 
 
 def highest(there: list[Tensor], do: Callable[[], None]) -> int:
-    """The most bytes that live at any moment, beyond what is there before."""
+    """Peak bytes of live tensors, beyond those that existed before."""
     with MemoryCounter() as counter:
         for tensor in there:
             counter.note(tensor.untyped_storage())

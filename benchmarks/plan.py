@@ -1,4 +1,4 @@
-"""What `clearformer plan` predicts, beside what the runs it plans take.
+"""Predictions of `clearformer plan`, compared with the memory and time of the planned runs.
 
     python benchmarks/plan.py [--presets modern-tiny "gpt2-small --model.layers 4" ...]
         [--memory 4GB] [--steps 12] [--rounds 3]
@@ -52,7 +52,7 @@ def command(*words: str) -> str:
 
 
 def planned(preset: str, memory: str, steps: int) -> tuple[float, float, list[str]]:
-    """Bytes, seconds a step, and the words to run."""
+    """Bytes, seconds per step, and the command to run."""
     said = command("plan", *shlex.split(preset), "--memory", memory, "--steps", str(steps))
     total, unit = re.search(r"in all +([\d.]+) (\wB) of", said).groups()  # type: ignore[union-attr]
     seconds = re.search(r"tokens, ([\d.e+-]+) s\n", said)
@@ -62,7 +62,7 @@ def planned(preset: str, memory: str, steps: int) -> tuple[float, float, list[st
 
 
 def taken(words: list[str], folder: Path, varied: bool) -> tuple[float, float]:
-    """Bytes and seconds a step of the run itself."""
+    """Bytes and seconds per step of the run itself."""
     status = folder / "status"
     more = ["--out", str(folder / "run"), "--compile", "off", "--evaluations", "1", "--quiet"]
     subprocess.run(
@@ -80,7 +80,7 @@ def taken(words: list[str], folder: Path, varied: bool) -> tuple[float, float]:
 
 
 def both(preset: str, memory: str, steps: int, varied: bool) -> tuple[float, float, float, float]:
-    """Bytes and seconds a step as planned, and as taken."""
+    """Planned and measured bytes and seconds per step."""
     size, seconds, words = planned(preset, memory, steps)
     with tempfile.TemporaryDirectory() as folder:
         return size, seconds, *taken(words, Path(folder), varied)

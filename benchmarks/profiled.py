@@ -1,4 +1,4 @@
-"""Where the time of a function goes, by torch's profiler: a line for each kind of work."""
+"""Profile of a function by kind of operation, with torch's profiler."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ KINDS = {
 
 
 def profile(title: str, function: Callable[[], object]) -> None:
-    """Print the shares of what is computed, and what is left for Python and calls in between."""
+    """Print the share of each kind of operation, and that of Python overhead."""
     function()
     with record(activities=[ProfilerActivity.CPU]) as found, record_function(WHOLE):
         function()

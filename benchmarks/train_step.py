@@ -1,4 +1,4 @@
-"""One optimizer step at the size of the seed's generator, beside three peers, in one process.
+"""One optimizer step of the source document's generator, compared with three libraries.
 
     python benchmarks/train_step.py [--rounds 12] [--eager-only]
 

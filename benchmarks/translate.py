@@ -54,7 +54,7 @@ Translate = Callable[[list[list[int]]], Tokens]
 
 
 def prepared(run: Path | None, size: str) -> tuple[Translator, Any, list[list[int]]]:
-    """The same for whoever asks: our model, Marian's with its weights, and sources."""
+    """Shared by all measurements: our model, Marian's with the same weights, and sources."""
     torch.manual_seed(0)
     translator, sources = translator_of(run, size)
     return translator, marian(translator), sources
@@ -91,7 +91,7 @@ def translator_of(run: Path | None, size: str) -> tuple[Translator, list[list[in
 
 
 def marian(translator: Translator) -> Any:
-    """The same weights in transformers; what Marian has and we have not is zero."""
+    """The same weights in transformers; parameters that only Marian has are zero."""
     from transformers import MarianConfig, MarianMTModel
 
     ours = translator.config
@@ -133,7 +133,7 @@ def marian(translator: Translator) -> Any:
 
 
 def their_names(name: str) -> list[str]:
-    """Marian's parameters that lie end to end in ours."""
+    """Marian's parameters that are concatenated in ours."""
     if name == "source_embedding.token.weight":
         return ["model.shared.weight"]
     side, _, layer, *path = name.split(".")

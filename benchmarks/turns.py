@@ -1,8 +1,8 @@
-"""Contestants that take turns, each in a process of its own.
+"""Interleaved measurements of several implementations, each in its own process.
 
-A process sleeps while it is another's turn. All of them in one process (`together`) is slower for
-everyone: torch and CTranslate2 bring the same OpenMP, which stops its threads from waiting
-actively once there are more of them than cores.
+A process sleeps while another one is measured. In one process (`together`) all are
+slower: torch and CTranslate2 load the same OpenMP, which stops its threads from waiting actively
+once there are more of them than cores.
 """
 
 import argparse
@@ -18,7 +18,7 @@ Act = Callable[..., Any]
 
 
 class Contestant:
-    """Whoever `make` makes, and how long it takes to answer."""
+    """An implementation made by `make`, and the time of its calls."""
 
     def __init__(self, make: Callable[[], Act], options: argparse.Namespace) -> None:
         if options.together:
@@ -51,7 +51,7 @@ def options(parser: argparse.ArgumentParser, rounds: int) -> None:
 
 
 def timed(act: Act, cpu_time: bool) -> Callable[..., tuple[float, Any]]:
-    """Act, and say how long it took."""
+    """Call the function and return its time."""
     clock = time.process_time if cpu_time else time.perf_counter
 
     def ask(*question: Any) -> tuple[float, Any]:

@@ -1,4 +1,4 @@
-"""How well `clearformer verify` names planted bugs, and how it does on correct models.
+"""Detection rate of `clearformer verify` on planted bugs, and false positives on correct models.
 
     python benchmarks/verify.py [--matrix] [--peers] [--families] [--speed]
 
@@ -46,7 +46,7 @@ def problems(model: nn.Module) -> list[str]:
 
 
 def score(matrix: bool) -> None:
-    """Every mutant: found, and named right."""
+    """For every mutant: found, and named correctly."""
     found = named = total = 0
     confusion: Counter[tuple[str, str]] = Counter()
     for bug, where, make in mutants():

@@ -1,4 +1,4 @@
-"""What a memory is worth: Transformer-XL against a plain generator of the same segment length.
+"""Value of a memory: Transformer-XL compared with a plain generator of the same segment length.
 
     python benchmarks/xl.py --minutes 30 --seeds 3 [--segment 32 --memory 96] [--data enwik8]
 

@@ -2,8 +2,8 @@
 
     python examples/captions.py
 
-A sequence is a word ("seven") and 8 x 8 pixels in 4 shades. The pattern says: letters see the
-letters before them; a pixel sees the whole caption, its row so far and its column so far. Put
+A sequence is a word ("seven") and 8 x 8 pixels in 4 shades. The pattern: letters see
+earlier letters; a pixel sees the whole caption, its row so far and its column so far. Put
 the picture first instead, and the same model reads: letters see every pixel.
 """
 
@@ -23,7 +23,7 @@ PIXELS, END = SIDE * SIDE, SHADES + 26
 
 
 def structure(caption: int, picture: int) -> c.Pattern:
-    """Who sees whom, when the caption begins at one place and the picture at another."""
+    """The pattern for a caption and a picture that begin at these positions."""
     letters, pixels = (caption, caption + LETTERS), (picture, picture + PIXELS)
     grid = c.Row(width=SIDE) | c.Strided(stride=SIDE) | c.Local(window=SIDE + 2)
     inside = c.Region(queries=pixels, keys=pixels) & c.Shifted(pattern=grid, by=picture)

@@ -33,7 +33,7 @@ def model_config() -> ModelConfig:
 
 
 class Patches(nn.Module):
-    """In the place of a table of words: a picture's patches (B, T, P*P) become vectors."""
+    """Replaces the token embedding: patches of a picture (B, T, P*P) become vectors."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Patches(nn.Module):
 
 
 def moved(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Each picture shifted by up to a pixel: what 1,400 pictures alone do not teach."""
+    """Each picture shifted by up to a pixel, as augmentation for 1,400 pictures."""
     shifts = torch.randint(3, (len(images), 2), generator=generator).tolist()
     padded = F.pad(images, (1, 1, 1, 1), value=-1.0)
     pairs = zip(padded, shifts, strict=True)

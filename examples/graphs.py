@@ -1,4 +1,4 @@
-"""Graphs: who may look at whom is the data. A task in which only the edges tell the answer.
+"""Graphs as attention patterns: a task whose answer depends on the edges.
 
     python examples/graphs.py
 

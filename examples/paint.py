@@ -1,4 +1,4 @@
-"""Digits painted pixel by pixel, by a generator that is told nothing but which digit.
+"""Digits generated pixel by pixel, given only the class of the digit.
 
     python examples/paint.py
 

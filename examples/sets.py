@@ -1,4 +1,4 @@
-"""A transformer without positions is a function of sets: the order of its input changes nothing.
+"""A transformer without positions is a function of sets: the order of the input has no effect.
 
     python examples/sets.py
 

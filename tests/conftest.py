@@ -77,7 +77,7 @@ IN_ONE_WORKER = ("tests/explore/", "tests/distributed/")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Run each of these folders in one worker, and first; every other test wherever there is time.
+    """Run each of these folders in one worker, and first; distribute all other tests.
 
     By path, since xdist 3.8 ignores its own `xdist_group` marks under pytest 9.2.
     """
@@ -92,11 +92,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_disks():
-    """Files of this process are not synced: only a power failure would tell, and there are tens of
-    thousands, at several milliseconds each on some disks. Child processes sync theirs.
+    """Files of this process are not synced, since tens of thousands of syncs take several
+    milliseconds each on some disks. Child processes sync theirs.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file, as fsync does
+        patch.setattr(os, "fsync", os.fstat)  # which fails for a closed file, like fsync
         yield
 
 
@@ -107,7 +107,7 @@ def fixed_seed():
 
 @pytest.fixture(autouse=True)
 def float32_unless_asked(monkeypatch):
-    """Training in tests is the same on every machine, whatever it multiplies in."""
+    """Training in tests uses float32 on every machine."""
     monkeypatch.setattr("clearformer.training.precision.supports_bfloat16", lambda device: False)
 
 
@@ -123,7 +123,7 @@ def small():
 
 @pytest.fixture(scope="session")
 def scrambled():
-    """Move every weight away from its start, so that nothing is zero, one or equal by recipe."""
+    """Randomize every weight, so that none is zero, one or equal by its initialization."""
 
     def scramble(model):
         with torch.no_grad():
@@ -242,7 +242,7 @@ def prose():
 
 
 def beside(name):
-    """A module beside this file."""
+    """A module in the folder of this file."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -319,7 +319,7 @@ def shared_data():
 
 @pytest.fixture(scope="session")
 def writer(small, scrambled):
-    """A writer of ids with random weights, its family's numbers changed."""
+    """A language model over ids with random weights and changed config values."""
 
     def make(family="gpt2", tokenizer=None, generation=c.GenerationDefaults(), **changes):
         with torch.random.fork_rng(devices=[]):
@@ -332,7 +332,7 @@ def writer(small, scrambled):
 
 @pytest.fixture(scope="session")
 def uncached():
-    """The most likely continuation by the whole model, without any past."""
+    """The greedy continuation by the whole model, without a cache."""
 
     @torch.inference_mode()
     def greedy(writer, prompt, most):
@@ -387,7 +387,7 @@ def our_config(marian):
 
 
 def names(layers, decoder_layers):
-    """Our name to theirs; a list lies end to end."""
+    """Our name to theirs; several of theirs are concatenated."""
     table = {
         "source_embedding.token.weight": "model.shared.weight",
         "head.project.bias": "final_logits_bias",
@@ -458,7 +458,7 @@ def marian():
 
 @pytest.fixture
 def sources():
-    """Random sources of different lengths, each closed by the end mark, and their mask."""
+    """Random sources of different lengths, each with an end token, and their mask."""
 
     def make(lengths, seed=0):
         generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Beams of a model with one stack as rows of a cache: the plain form that tests compare with."""
+"""Beams of a decoder-only model as rows of a cache: the reference form for tests."""
 
 import torch
 

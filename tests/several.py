@@ -1,4 +1,4 @@
-"""Several ranks for a test: cheap children of a server that has imported torch once."""
+"""Running several ranks in a test: cheap children of a server that has imported torch once."""
 
 import contextlib
 import importlib.util
@@ -30,7 +30,7 @@ PATIENCE = 1800  # seconds: it matters only where something hangs
 
 
 def free_port():
-    """Below those that the system gives to whoever connects, or it may be gone in a second."""
+    """A port below the ephemeral range, which another process might take at any time."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as tried, contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ def started(world, act, folder, *arguments):
     port = free_port()
     what = (inspect.getfile(act), act.__name__, Path(folder), arguments)
     processes = [
-        # By path, since tests are no package that a child could import.
+        # By path, since tests are not a package that a child could import.
         SERVER.Process(target=runpy.run_path, args=(__file__, {"JOB": (rank, world, port, *what)}))
         for rank in range(world)
     ]
@@ -60,7 +60,7 @@ def started(world, act, folder, *arguments):
 
 
 def run(world, act, folder, *arguments):
-    """What `act` returned on each rank, as JSON; any failure is the test's."""
+    """The result of `act` on each rank, as JSON; a failure fails the test."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with started(world, act, folder, *arguments) as processes:

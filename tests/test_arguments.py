@@ -1,4 +1,4 @@
-"""Texts or token ids, one or many; unknown keywords."""
+"""Arguments of the public functions: one or many texts or token ids, and unknown keywords."""
 
 import inspect
 
@@ -26,7 +26,7 @@ from clearformer.arguments import as_batch, as_text, check_keywords
         ("", [""], True),
     ],
 )
-def test_one_text_or_many(given, batch, single):
+def test_as_batch_accepts_one_or_many_texts(given, batch, single):
     assert as_batch(given) == (batch, single)
 
 
@@ -44,19 +44,19 @@ def test_one_text_or_many(given, batch, single):
         (torch.tensor([0.5]), r"texts\[0\] is 0.5, but"),
     ],
 )
-def test_what_is_no_text_is_refused_by_its_place(given, sentence):
+def test_as_batch_rejects_invalid_items_by_index(given, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         as_batch(given)
 
 
-def test_a_single_text():
+def test_as_text_accepts_one_text():
     assert as_text("a") == "a"
     assert as_text((1, 2)) == [1, 2]
     with pytest.raises(ValueError, match="prompt is a list of 2 texts, but it must be one text"):
         as_text(["a", "b"], "prompt")
 
 
-def test_an_unknown_keyword_is_answered_with_the_nearest():
+def test_unknown_keyword_suggests_nearest():
     @check_keywords
     def load(path, *, device="cpu"):
         """Load."""

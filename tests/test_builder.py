@@ -1,4 +1,4 @@
-"""From a config to modules: every value picks its class, weights are shared where they are tied."""
+"""Building models from configs: every value selects its class, and tied weights are shared."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def test_bert_with_its_pooler_has_the_published_number_of_parameters(name, count
 
 
 @pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])
-def test_gpt2_is_as_published_in_every_size(size):
+def test_gpt2_matches_published_sizes(size):
     config = preset(f"gpt2-{size}")
     assert (config.length, config.vocabulary, config.residual) == (1024, 50_257, "pre")
     model = outline(config)
@@ -89,7 +89,7 @@ def test_gpt2_is_as_published_in_every_size(size):
     assert config.resolved_head_width == 64
 
 
-def test_hidden_tokens_alone_are_pretraining_without_the_sentence(small):
+def test_masked_token_head_is_pretraining_without_next_sentence(small):
     alone = build(small("bert", head=c.MaskedToken()))
     both = build(small("bert"))
     assert isinstance(alone.head, type(both.head.masked))
@@ -99,7 +99,7 @@ def test_hidden_tokens_alone_are_pretraining_without_the_sentence(small):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_outline_is_the_model_without_memory(family, small):
+def test_outline_has_shapes_of_model_on_meta_device(family, small):
     config = small(family)
     built, drawn = build(config), outline(config)
     assert all(parameter.is_meta for parameter in drawn.parameters())
@@ -108,7 +108,7 @@ def test_an_outline_is_the_model_without_memory(family, small):
 
 
 @pytest.mark.parametrize("written", PATTERNS, ids=str)
-def test_a_model_has_the_patterns_of_its_config(written, small):
+def test_model_uses_patterns_of_config(written, small):
     config = small("generator", patterns=(written, c.Causal()))
     assert build(config).stack.patterns is config.patterns
     assert type(written).__module__ in (patterns.__name__, more_patterns.__name__)
@@ -123,14 +123,14 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels(name, small):
+def test_config_selects_kernel(name, small):
     model = build(small("sparse", kernel=name))
     assert unwrap(model.stack.blocks[0].attention.kernel) is KERNELS[name]
     read = c.model_from_json(c.to_json(small("sparse", kernel=name)))
     assert read.kernel == name
 
 
-def test_losses_over_a_vocabulary_go_by_chunks(small):
+def test_vocabulary_losses_are_chunked(small):
     assert build(small("gpt2")).head.vocabulary_loss is in_chunks
     masked = build(small("bert")).head.masked
     assert (masked.vocabulary_loss, masked.select) == (in_chunks, with_target_padded)
@@ -139,14 +139,14 @@ def test_losses_over_a_vocabulary_go_by_chunks(small):
 
 
 @pytest.mark.parametrize("written", PATTERNS, ids=str)
-def test_patterns_survive_json(written, small):
+def test_patterns_round_trip_through_json(written, small):
     config = small("generator", patterns=(written,))
     assert c.model_from_json(c.to_json(config)) == config
 
 
 @pytest.mark.parametrize("written", POSITIONS, ids=str)
-def test_positions(written, small):
-    """The value in the config is the one in the model, which owns what it learns."""
+def test_config_selects_position_scheme(written, small):
+    """The scheme in the config is used by the model, which owns its parameters."""
     model = build(small("generator", position=written))
     assert model.embedding.scheme is written
 
@@ -160,7 +160,7 @@ def test_positions(written, small):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations(name, small):
+def test_config_selects_activation(name, small):
     kind, activation = ACTIVATIONS[name]
     feed_forward = build(small("gpt2", activation=name)).stack.blocks[0].feed_forward
     assert type(feed_forward) is kind
@@ -168,7 +168,7 @@ def test_activations(name, small):
 
 
 @pytest.mark.parametrize("pool", ["mean", "max", "mean_max", "first", "pooler"])
-def test_pools(pool, small):
+def test_config_selects_pool(pool, small):
     head = build(small("classifier", head=c.Classifier(classes=5, pool=pool))).head
     if pool == "pooler":
         assert type(head.pool) is more_heads.Pooler
@@ -179,7 +179,7 @@ def test_pools(pool, small):
 
 
 @pytest.mark.parametrize(("residual", "norm"), [("pre", nn.LayerNorm), ("post", nn.Identity)])
-def test_only_a_pre_norm_stack_ends_with_a_norm(residual, norm, small):
+def test_final_norm_only_in_pre_norm_stack(residual, norm, small):
     for family in ("gpt2", "original"):
         model = build(small(family, residual=residual))
         stacks = [model.encoder, model.decoder] if family == "original" else [model.stack]
@@ -189,7 +189,7 @@ def test_only_a_pre_norm_stack_ends_with_a_norm(residual, norm, small):
                 assert layer.residual is {"pre": block.pre_norm, "post": block.post_norm}[residual]
 
 
-def test_norms_and_their_epsilons(small):
+def test_config_selects_norms_and_epsilons(small):
     model = build(
         small("modern", norm=c.LayerNorm(epsilon=1e-3), query_key_norm=c.RMSNorm(epsilon=1e-4))
     )
@@ -200,7 +200,7 @@ def test_norms_and_their_epsilons(small):
     assert layer.attention.query_norm.weight.shape == (4,)
 
 
-def test_dropout_and_biases_go_where_they_are_named(small):
+def test_dropout_and_biases_are_applied_where_named(small):
     model = build(
         small(
             "gpt2",
@@ -221,7 +221,7 @@ def test_dropout_and_biases_go_where_they_are_named(small):
     assert classifier.head.dropout.p == 0.4
 
 
-def test_tied_weights_are_one_weight(small):
+def test_tied_weights_share_parameter(small):
     gpt2, bert, original = (build(small(family)) for family in ("gpt2", "bert", "original"))
     assert gpt2.head.project.weight is gpt2.embedding.token.weight
     assert bert.head.masked.project.weight is bert.embedding.token.weight
@@ -233,7 +233,7 @@ def test_tied_weights_are_one_weight(small):
     assert untied.head.cap == 20.0
 
 
-def test_embeddings_are_scaled_normed_and_segmented(small):
+def test_embedding_scale_norm_and_segments(small):
     original, bert = build(small("original")), build(small("bert", segments=3))
     assert original.source_embedding.scale == original.target_embedding.scale == 4.0
     assert bert.embedding.norm.eps == 1e-12
@@ -241,7 +241,7 @@ def test_embeddings_are_scaled_normed_and_segmented(small):
     assert build(small("gpt2")).embedding.segment is None
 
 
-def test_stacks_of_an_encoder_decoder(small):
+def test_encoder_decoder_stacks(small):
     model = build(small("original", layers=1, decoder_layers=3, position=c.Rotary()))
     assert (len(model.encoder.blocks), len(model.decoder.blocks)) == (1, 3)
     assert model.encoder.patterns == (patterns.Full(),)
@@ -263,7 +263,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("pattern", BEHIND, ids=str)
-def test_distances_ahead_are_left_out_where_nobody_looks_ahead(pattern, small):
+def test_causal_patterns_use_causal_form_of_relative_xl(pattern, small):
     scheme = causal_form(c.RelativeXL()) if BEHIND[pattern] else c.RelativeXL()
     model = build(small("xl", patterns=(pattern,)))
     assert model.stack.blocks[0].attention.scheme == scheme
@@ -279,7 +279,7 @@ def test_every_layer_has_a_cache(small):
     assert len(caches(small("original", decoder_layers=3))) == 3
 
 
-def test_an_encoder_keeps_no_cache(small):
+def test_encoder_has_no_cache(small):
     message = "bert-base looks at whole sequences and keeps no cache"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         caches(small("bert"))
@@ -298,13 +298,13 @@ def test_an_encoder_keeps_no_cache(small):
         ),
     ],
 )
-def test_a_config_that_cannot_be_built_says_why(changes, message, small):
+def test_rejects_config_that_cannot_be_built(changes, message, small):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         build(small("generator", **changes))
 
 
-def test_an_outline_does_not_load_the_compiler():
-    """Torch does so to draw normal numbers without memory, in more time than reading GPT-2."""
+def test_outline_does_not_import_torch_dynamo():
+    """Torch imports it to draw normal numbers on the meta device, which is slow."""
     import subprocess
     import sys
 
@@ -324,7 +324,7 @@ def test_an_outline_does_not_load_the_compiler():
         (c.Features(), more_heads.Features),
     ],
 )
-def test_heads_of_an_encoder_alone(head, kind, small):
+def test_heads_of_encoder_only_model(head, kind, small):
     model = build(small("bert", head=head))
     assert type(model.head) is kind
     tokens = torch.randint(13, (2, 5))
@@ -342,9 +342,7 @@ HEADS = {
 
 @pytest.mark.parametrize("family", ["gpt2", "modern", "xl", "original"])
 @pytest.mark.parametrize("name", HEADS)
-def test_heads_learn_and_decode_whatever_their_width_and_output(
-    name, family, small, scrambled, example
-):
+def test_head_width_and_output_variants_train_and_decode(name, family, small, scrambled, example):
     config = small(family, key_heads=None, **HEADS[name])
     assert c.model_from_json(c.to_json(config)) == config
     model = scrambled(build(config))
@@ -396,7 +394,7 @@ class LearnedDistance(Position):
         return q, learned(distance).permute(2, 0, 1)  # (H, Q, K)
 
 
-def test_a_scheme_of_ones_own_is_one_class(small, scrambled, example):
+def test_custom_position_scheme_is_one_class(small, scrambled, example):
     config = small("gpt2", position=LearnedDistance(farthest=5))
     assert c.model_from_json(json.loads(json.dumps(c.to_json(config)))) == config
     model = scrambled(build(config))

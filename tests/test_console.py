@@ -14,12 +14,12 @@ def test_lines_are_escaped(capsys):
     assert out == err == "a\\x1b[2Jb\\nforged\n"
 
 
-def test_several_lines_keep_their_breaks(capsys):
+def test_multiline_text_keeps_line_breaks(capsys):
     console.tell_text("one\x1b\ntwo\n")
     assert capsys.readouterr().err == "one\\x1b\ntwo\n"
 
 
-def test_json_is_exact_and_harmless(capsys):
+def test_json_is_exact_and_escaped(capsys):
     console.write_json({"text": EVIL})
     line = capsys.readouterr().out
     assert "\x1b" not in line

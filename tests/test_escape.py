@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show."""
+"""Escaping untrusted text for display."""
 
 import json
 
@@ -19,11 +19,11 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("text", "shown"), HOSTILE)
-def test_what_commands_a_terminal_is_shown(text, shown):
+def test_control_sequences_are_escaped(text, shown):
     assert escape_line(text) == escape_text(text) == shown
 
 
-def test_a_line_stays_one_and_a_text_keeps_its_own():
+def test_escape_line_and_escape_text_line_breaks():
     assert escape_line("a\n\tb") == r"a\n\tb"
     assert escape_text("a\n\tb\r\n\x1b") == "a\n\tb\\r\n\\x1b"
 
@@ -32,17 +32,17 @@ def test_a_line_stays_one_and_a_text_keeps_its_own():
     "text",
     ["", "plain", "naïve – “quoted”", "日本\u3000語", "می\u200cخواهم", "👩\u200d👧", "a\\n[red]"],
 )
-def test_languages_are_left_alone(text):
+def test_printable_text_is_unchanged(text):
     assert escape_line(text) == escape_text(text) == text
 
 
-def test_every_control_is_unsafe():
+def test_every_control_character_is_unsafe():
     controls = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
     assert all(is_unsafe(chr(place)) for place in (*controls, 0x200E, 0x200F, 0x061C, 0xFEFF))
 
 
 @pytest.mark.parametrize("text", [text for text, _ in HOSTILE])
-def test_json_is_safe_and_exact(text):
+def test_json_line_is_escaped_and_exact(text):
     line = json_line({"é": [text, "\n"]})
     assert not any(map(is_unsafe, line))
     assert "é" in line

@@ -1,4 +1,4 @@
-"""Model and load: one class for everything that a trained model can do."""
+"""Model and load: one class for everything a trained model can do."""
 
 import inspect
 import re
@@ -55,7 +55,7 @@ def generator(runs):
 # --- load ----------------------------------------------------------------------------------
 
 
-def test_import_is_quick_and_leaves_torch_alone():
+def test_import_does_not_load_torch():
     code = "import sys, clearformer; assert 'torch' not in sys.modules; print(len(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 250
@@ -66,7 +66,7 @@ def test_import_is_quick_and_leaves_torch_alone():
         cf.laod  # noqa: B018
 
 
-def test_what_is_loaded(runs, generator):
+def test_load_opens_runs_and_checkpoints(runs, generator):
     assert generator.module.training is False
     assert generator.run_config.data.source.endswith("mine.txt")
     assert str(generator).startswith(f"<Model {runs / 'generator'}: a generator, ")
@@ -102,13 +102,13 @@ def test_what_is_loaded(runs, generator):
         ({"path": "."}, r"\. is not a run and not a Hugging Face folder: it has neither"),
     ],
 )
-def test_what_cannot_be_loaded(runs, given, sentence, monkeypatch):
+def test_load_rejects_invalid_paths(runs, given, sentence, monkeypatch):
     monkeypatch.chdir(runs)
     with pytest.raises(ValueError, match=f"^{sentence}"):
         cf.load(**given)
 
 
-def test_the_command_line_says_the_same(runs, clearformer):
+def test_errors_match_command_line(runs, clearformer):
     for path in (runs, runs / "nothing", runs / "mine.txt"):
         with pytest.raises(ValueError) as problem:  # noqa: PT011
             cf.load(path)
@@ -122,7 +122,7 @@ def test_the_command_line_says_the_same(runs, clearformer):
 # --- generate ------------------------------------------------------------------------------
 
 
-def test_one_text_or_many_as_string_or_ids(generator):
+def test_generate_accepts_one_or_many_texts_or_ids(generator):
     alone = generator.generate("12 b", max_tokens=6)
     assert isinstance(alone, str)
     assert generator.generate(["12 b"], max_tokens=6) == [alone]
@@ -138,7 +138,7 @@ def test_one_text_or_many_as_string_or_ids(generator):
     assert generator.generate("12 b", max_tokens=6, seed=1) != alone
 
 
-def test_completions_and_stream_are_the_same_text(generator):
+def test_completions_and_stream_agree(generator):
     (found,) = generator.completions("12 b", max_tokens=6)
     tokens = list(generator.stream("12 b", max_tokens=6))
     assert tuple(tokens) == found.tokens
@@ -151,7 +151,7 @@ def test_completions_and_stream_are_the_same_text(generator):
         generator.completions("12 b", sample=2)
 
 
-def test_constraints_and_drafts(generator, runs):
+def test_generate_with_constraints_and_drafts(generator, runs):
     assert generator.generate("2 + 2 = ", pattern="[0-9]{3}").isdecimal()
     assert generator.generate("x", choices=["yes", "no"]) in ("yes", "no")
     assert generator.generate("x", max_tokens=40, stop="e").count("e") == 0
@@ -185,12 +185,12 @@ def test_constraints_and_drafts(generator, runs):
         ({"prompts": [300]}, "the prompt has the id 300, but modern-tiny has the ids 0 to 255"),
     ],
 )
-def test_wrong_options_are_one_sentence(generator, options, sentence):
+def test_generate_rejects_invalid_options(generator, options, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         generator.generate(**{"prompts": "a", **options})
 
 
-def test_the_same_names_and_defaults_as_the_command_line():
+def test_names_and_defaults_match_command_line():
     def defaults(function):
         found = inspect.signature(function).parameters.values()
         return {each.name: each.default for each in found if each.kind is each.KEYWORD_ONLY}
@@ -209,7 +209,7 @@ def test_the_same_names_and_defaults_as_the_command_line():
         assert different <= {"batch_size"}  # of translate: a pipe is answered line by line
 
 
-def test_generation_leaves_the_module_as_it_is(generator):
+def test_generation_does_not_change_module(generator):
     """Its copy shares the parameters: training goes on, and the copy never is out of date."""
     before = {name: (p.clone(), type(p)) for name, p in generator.module.named_parameters()}
     first = generator.generate("12 b", max_tokens=6, temperature=0)
@@ -223,7 +223,7 @@ def test_generation_leaves_the_module_as_it_is(generator):
     assert generator.generate("12 b", max_tokens=6, temperature=0) != first
 
 
-def test_arrangements_for_speed_write_the_same(runs, generator):
+def test_optimized_models_generate_same_text(runs, generator):
     asked = (["12 bottles", "7"], {"max_tokens": 8, "temperature": 0})
     plain = generator.generate(asked[0], **asked[1])
     for model in (cf.load(runs / "generator").optimize(), cf.load(runs / "generator").optimize(2)):
@@ -234,7 +234,7 @@ def test_arrangements_for_speed_write_the_same(runs, generator):
     assert len(int8.generate("12 b", max_tokens=5).encode()) >= 5
 
 
-def test_weights_that_are_gone_are_not_written(runs, tmp_path):
+def test_rejects_saving_quantized_or_packed_model(runs, tmp_path):
     for model, why in (
         (cf.load(runs / "generator", weights="int8"), "was quantized"),
         (cf.load(runs / "generator").optimize(4), "was packed by optimize"),
@@ -330,7 +330,7 @@ def test_translate(runs):
         cf.load(runs / "translator", weights="int8")
 
 
-def test_evaluate_is_what_the_command_prints(runs, generator, clearformer):
+def test_evaluate_matches_command_output(runs, generator, clearformer):
     found = generator.evaluate()
     assert found.metrics["bits_per_byte"] > 0
     printed = clearformer("evaluate", str(runs / "generator")).out.splitlines()
@@ -364,7 +364,7 @@ def test_trace_and_metrics(runs, generator):
     assert isinstance(rows.frame(), pandas.DataFrame)
 
 
-def test_metrics_belong_to_a_run(generator, tmp_path, monkeypatch):
+def test_metrics_need_a_run(generator, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"copy has no metrics\.jsonl: load the folder"):
         cf.load(generator.save(tmp_path / "copy")).metrics()
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -375,7 +375,7 @@ def test_metrics_belong_to_a_run(generator, tmp_path, monkeypatch):
 # --- write ---------------------------------------------------------------------------------
 
 
-def test_saved_and_exported_models_write_the_same(generator, tmp_path):
+def test_saved_and_exported_models_generate_same_text(generator, tmp_path):
     text = generator.generate("12 b", max_tokens=8)
     saved = cf.load(generator.save(tmp_path / "saved"))
     assert saved.generate("12 b", max_tokens=8) == text
@@ -418,7 +418,7 @@ def test_start_and_end_tokens_are_kept(runs, generator, tmp_path):
     assert cf.load(tmp_path / "original.safetensors").translate("one 3") == expected
 
 
-def test_a_module_of_your_own(small, tmp_path):
+def test_custom_module_can_be_wrapped_and_saved(small, tmp_path):
     """Train it in plain PyTorch, wrap it, save it: then every command opens it."""
     config = small("gpt2", vocabulary=256, name="gpt2-mine")
     module = cf.build(config, seed=3)
@@ -455,7 +455,7 @@ def test_help_documents_every_parameter():
             assert listed, f"{function.__qualname__} does not document {name}"
 
 
-def test_no_any_in_a_public_signature():
+def test_public_signatures_do_not_use_any():
     """Of the front door and of core: a type says what to pass, and what comes back."""
     public = [value for name in cf.__all__ if callable(value := getattr(cf, name))]
     methods = [vars(cf.Model), vars(cf.Training), vars(cf.Trace)]

@@ -1,4 +1,4 @@
-"""Import paths of 0.1."""
+"""Deprecated import paths of 0.1."""
 
 import importlib
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def _forget_old_modules():
-    """Leave the package as it was: an import of an old path sets an attribute of it."""
+    """Restore the package, since an import of an old path sets an attribute of it."""
     yield
     for name in list(sys.modules):
         if isinstance(sys.modules[name], moved.MovedModule):
@@ -26,7 +26,7 @@ def _forget_old_modules():
 
 
 @pytest.mark.parametrize("old", moved.MOVED)
-def test_every_old_path_leads_to_modules_that_are_there(old):
+def test_every_old_path_imports_with_warning(old):
     for new in moved.MOVED[old].split():
         assert importlib.import_module(f"clearformer.{new}")
     with pytest.warns(DeprecationWarning, match=" is now ") as warned:
@@ -34,7 +34,7 @@ def test_every_old_path_leads_to_modules_that_are_there(old):
     assert str(warned[-1].message).startswith(f"clearformer.{old} is now clearformer.")
 
 
-def test_names_are_found_where_they_went():
+def test_old_names_resolve_to_new_modules():
     with pytest.warns(DeprecationWarning, match="clearformer.build is now clearformer.builder"):
         from clearformer.build import build as old
     assert old is build
@@ -45,7 +45,7 @@ def test_names_are_found_where_they_went():
         from clearformer.generate.choose import nothing_like_this  # noqa: F401
 
 
-def test_the_functions_stay_callable_after_an_old_import(small):
+def test_functions_stay_callable_after_old_import(small):
     with pytest.warns(DeprecationWarning, match="clearformer.build is now"):
         import clearformer.build
     with pytest.warns(DeprecationWarning, match="clearformer.train is now"):
@@ -56,7 +56,7 @@ def test_the_functions_stay_callable_after_an_old_import(small):
         clearformer.train("nothing")
 
 
-def test_the_table_is_that_of_the_decision():
+def test_table_matches_adr():
     """docs/adr/0015-three-rings.md is for people with an old branch, this one for their code."""
     page = (ROOT / "docs/adr/0015-three-rings.md").read_text()
     rows = re.findall(r"^\| (.*?) \| (.*) \|$", page, re.MULTILINE)

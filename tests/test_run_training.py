@@ -48,7 +48,7 @@ def test_train_returns_a_model_that_generates(text, tmp_path, capsys):
     assert {"loss.png", "README.md"} <= {each.name for each in (tmp_path / "run").iterdir()}
 
 
-def test_it_is_the_run_of_the_command_line(text, tmp_path, capsys):
+def test_matches_run_of_command_line(text, tmp_path, capsys):
     from clearformer.cli.main import main
 
     list(Training("modern-tiny", data=text, out=tmp_path / "a", steps=3, **MODERN))
@@ -69,11 +69,11 @@ def test_events_can_be_iterated(text, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_the_folder_is_named_after_preset_and_data(text, tmp_path):
+def test_default_folder_is_named_after_preset_and_data(text, tmp_path):
     assert str(Training("gpt2-small", data=text).folder) == os.path.join("runs", "gpt2-small-mine")
 
 
-def test_a_run_can_be_stopped_and_resumed(text, tmp_path):
+def test_run_can_be_stopped_and_resumed(text, tmp_path):
     whole = Training(data=text, out=tmp_path / "whole", steps=6, **MODERN)
     list(whole)
     training = Training(data=text, out=tmp_path / "run", steps=6, **MODERN)
@@ -86,7 +86,7 @@ def test_a_run_can_be_stopped_and_resumed(text, tmp_path):
     assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
 
 
-def test_as_a_context_manager_it_releases_the_folder(text, tmp_path):
+def test_context_manager_releases_folder(text, tmp_path):
     given = {"data": text, "out": tmp_path / "run", "steps": 6, **MODERN}
     with Training(**given) as training:
         events = iter(training)
@@ -97,7 +97,7 @@ def test_as_a_context_manager_it_releases_the_folder(text, tmp_path):
     assert list(Training(**given, resume=True))[-1] == Ended(6, "finished")
 
 
-def test_a_folder_with_a_run_is_refused(text, tmp_path):
+def test_rejects_folder_with_existing_run(text, tmp_path):
     list(Training(data=text, out=tmp_path / "run", steps=1, **MODERN))
     with pytest.raises(ValueError, match=r"already holds a run at step 1: add --resume"):
         list(Training(data=text, out=tmp_path / "run", steps=1, **MODERN))
@@ -125,7 +125,7 @@ def test_ctrl_c_saves_and_returns_the_model(text, tmp_path, capsys):
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_it_works_outside_the_main_thread(text, tmp_path):
+def test_works_outside_main_thread(text, tmp_path):
     ended = []
     training = Training(data=text, out=tmp_path / "run", steps=2, **MODERN)
     thread = threading.Thread(target=lambda: ended.extend(training))
@@ -134,7 +134,7 @@ def test_it_works_outside_the_main_thread(text, tmp_path):
     assert ended[-1] == Ended(2, "finished")
 
 
-def test_a_config_is_a_way_to_give_all_settings(text, tmp_path):
+def test_accepts_config(text, tmp_path):
     config = preset_config("modern-tiny")
     config = replace(config, model=replace(config.model, layers=3))
     training = Training(config=config, data=text, steps=7)
@@ -143,14 +143,14 @@ def test_a_config_is_a_way_to_give_all_settings(text, tmp_path):
     assert training.config.data.source == str(text)
 
 
-def test_a_model_config_gets_the_recipe_of_its_family(text):
+def test_model_config_uses_recipe_of_family(text):
     made = families.gpt2("small")
     training = Training(made, data=text)
     assert training.config.train == preset_config("gpt2-small").train
     assert training.config.model == made
 
 
-def test_settings_that_are_none_are_those_of_the_recipe(text):
+def test_settings_of_none_use_recipe(text):
     training = Training(data=text, minutes=None, learning_rate=None, gradient_clip=None)
     usual = preset_config("modern-tiny").train
     assert training.config.train.minutes == usual.minutes
@@ -158,7 +158,7 @@ def test_settings_that_are_none_are_those_of_the_recipe(text):
     assert training.config.train.gradient_clip is None
 
 
-def test_pairs_in_memory_train_a_classifier_that_resumes(tmp_path):
+def test_in_memory_pairs_train_classifier_that_resumes(tmp_path):
     options = {"out": tmp_path / "run", "data.vocabulary": None, "evaluations": 1, **TINY}
     training = Training("classifier-imdb", data=LABELLED, steps=2, **options)
     list(training)
@@ -169,7 +169,7 @@ def test_pairs_in_memory_train_a_classifier_that_resumes(tmp_path):
         list(Training("classifier-imdb", data=LABELLED[2:], steps=4, resume=True, **options))
 
 
-def test_texts_in_memory_train_a_generator(tmp_path):
+def test_in_memory_texts_train_generator(tmp_path):
     texts = [f"{i} green bottles" for i in range(100)]
     training = Training("modern-tiny", data=texts, steps=1, out=tmp_path / "run", **MODERN)
     assert list(training)[-1].step == 1
@@ -182,8 +182,8 @@ def test_texts_in_memory_train_a_generator(tmp_path):
         ({"data": []}, "data is an empty list: give at least one text, or a path"),
         (
             {"data": ["a", 5]},
-            "data[1] is 5, but data must be a path, a list of texts, or a list of (text, label) "
-            "pairs",
+            "data[1] is 5, but data must be a path, a list of texts, a list of (text, label) "
+            "pairs, a list of dicts, a pandas frame or a datasets.Dataset",
         ),
         ({"layrs": 3}, "train has no setting 'layrs': did you mean 'layers'?"),
         ({"preset": "modrn"}, "there is no model 'modrn': did you mean 'modern'?"),
@@ -198,13 +198,13 @@ def test_texts_in_memory_train_a_generator(tmp_path):
         ),
     ],
 )
-def test_what_is_wrong_is_said(options, sentence):
+def test_rejects_invalid_options(options, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
         Training(**options)
     assert str(caught.value) == sentence
 
 
-def test_a_missing_file_leaves_no_folder(tmp_path):
+def test_missing_file_leaves_no_folder(tmp_path):
     with pytest.raises(ValueError, match=r"nowhere\.txt"):
         list(Training(data="nowhere.txt", out=tmp_path / "runs/x", **MODERN))
     assert not (tmp_path / "runs").exists()
@@ -217,7 +217,7 @@ def test_help_shows_every_argument():
         assert f"        {name} (" in train.__doc__, name
 
 
-def test_a_notebook_has_a_progress_bar(text, tmp_path, monkeypatch):
+def test_notebook_shows_progress_bar(text, tmp_path, monkeypatch):
     updates = []
     handle = SimpleNamespace(update=lambda bundle, raw: updates.append(bundle))
 
@@ -251,22 +251,36 @@ def test_a_notebook_has_a_progress_bar(text, tmp_path, monkeypatch):
         ({"config": 3}, "config is 3, but it must be a RunConfig"),
     ],
 )
-def test_what_is_no_data_and_no_place(given, sentence):
+def test_rejects_invalid_data_and_out(given, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         Training(**given)
 
 
-def test_labels_of_numpy_and_a_second_try(tmp_path):
+def test_numpy_labels_and_retry_after_error(tmp_path):
     given = {**TINY, "steps": 1, "out": tmp_path / "run", "quiet": True}
     few = [("a", "x"), ("b", "y")]
-    with pytest.raises(ValueError, match="has too few different rows"):
+    with pytest.raises(ValueError, match="no label has two different texts"):
         train("classifier-imdb", data=few, **given)
     rows = [(text, np.int64(label == "good")) for text, label in LABELLED]
     model = train("classifier-imdb", data=rows, **given)
     assert model.config.head.names == ("0", "1")
 
 
-def test_the_examples_in_docstrings_run():
+def test_trains_on_pandas_frame(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = [{"id": i, "message": text, "topic": label} for i, (text, label) in enumerate(LABELLED)]
+    frame = pandas.DataFrame([*rows, {"id": 99, "message": "no topic", "topic": None}])
+    model = train(
+        "classifier-imdb", data=frame, text="message", label="topic", steps=1, quiet=True,
+        out=tmp_path / "run", **TINY,
+    )  # fmt: skip
+    assert model.config.head.names == ("bad", "good")
+    lines = (tmp_path / "run" / "data.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {"id": 0, "message": "good film number 0", "topic": "good"}
+    assert json.loads(lines[-1])["topic"] is None
+
+
+def test_docstring_examples_run():
     import doctest
 
     from clearformer import arguments, model, run_training, sklearn

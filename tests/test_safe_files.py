@@ -1,4 +1,4 @@
-"""Files of a run folder: regular files alone, no link is followed, nothing waits."""
+"""Files of a run folder: only regular files, no symlinks followed, no blocking reads."""
 
 import os
 import re
@@ -45,7 +45,7 @@ KINDS = ["a symbolic link", "a named pipe", "a directory", "a socket"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_a_regular_file_is_opened(folder, victim, kind, monkeypatch):
+def test_opens_only_regular_files(folder, victim, kind, monkeypatch):
     monkeypatch.chdir(folder)
     path = planted(kind, folder / "file", victim)
     for flags in (os.O_RDONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_CREAT):
@@ -59,14 +59,14 @@ def test_only_a_regular_file_is_opened(folder, victim, kind, monkeypatch):
     assert safe_files.is_folder(path) == (kind == "a directory")
 
 
-def test_a_device_is_refused_before_it_is_opened(monkeypatch):
+def test_rejects_device_before_opening(monkeypatch):
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened"))
     with pytest.raises(ValueError, match="/dev/null is a device, but a regular file is needed"):
         safe_files.open_file(Path("/dev/null"))
 
 
-def test_what_comes_between_the_look_and_the_opening_is_refused_too(folder, monkeypatch):
-    """The descriptor is asked again: a pipe may have taken the place of the file."""
+def test_rechecks_file_after_opening(folder, monkeypatch):
+    """The descriptor is checked again: the file may have been replaced by a pipe."""
     os.mkfifo(folder / "pipe")
     monkeypatch.setattr(safe_files, "require_file", lambda path: None)
     with pytest.raises(ValueError, match="pipe is a named pipe"):
@@ -76,7 +76,7 @@ def test_what_comes_between_the_look_and_the_opening_is_refused_too(folder, monk
         safe_files.open_file(folder / "link")
 
 
-def test_a_dangling_link_makes_no_file(folder, tmp_path):
+def test_dangling_symlink_creates_no_file(folder, tmp_path):
     (folder / "file").symlink_to(tmp_path / "nothing")
     sentence = "links inside a run folder are not followed: delete it, or put the real one there"
     with pytest.raises(ValueError, match=sentence):
@@ -84,14 +84,14 @@ def test_a_dangling_link_makes_no_file(folder, tmp_path):
     assert not (tmp_path / "nothing").exists()
 
 
-def test_what_is_missing_is_an_error_of_the_system(folder):
+def test_missing_file_raises_file_not_found(folder):
     with pytest.raises(FileNotFoundError):
         safe_files.open_file(folder / "none")
     assert not safe_files.is_file(folder / "none" / "deeper")
     safe_files.require_folder(folder / "none")
 
 
-def test_a_link_to_a_folder_is_none(folder, tmp_path):
+def test_require_folder_rejects_symlink(folder, tmp_path):
     (folder / "checkpoints").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="checkpoints is a symbolic link, but a directory is"):
         safe_files.require_folder(folder / "checkpoints")
@@ -100,14 +100,14 @@ def test_a_link_to_a_folder_is_none(folder, tmp_path):
     assert safe_files.read(folder / "named by the user" / "file", 9, "MOST") == b"here"
 
 
-def test_a_file_is_read_up_to_a_limit(folder):
+def test_read_rejects_file_over_limit(folder):
     (folder / "file").write_text("12345")
     assert safe_files.read(folder / "file", 5, "MOST") == b"12345"
     with pytest.raises(ValueError, match=re.escape("file has 5 bytes, but 4 are the most (MOST)")):
         safe_files.read(folder / "file", 4, "MOST")
 
 
-def test_a_hard_link_is_parted_before_anything_is_written(folder, victim):
+def test_hard_link_is_copied_before_writing(folder, victim):
     """As after `cp -al run backup`: the backup does not grow with the run."""
     path = folder / "metrics.jsonl"
     os.link(victim, path)
@@ -118,7 +118,7 @@ def test_a_hard_link_is_parted_before_anything_is_written(folder, victim):
     assert sorted(each.name for each in folder.iterdir()) == ["metrics.jsonl"]
 
 
-def test_a_link_is_replaced_and_not_its_target(folder, victim):
+def test_replace_does_not_follow_symlink(folder, victim):
     (folder / "README.md").symlink_to(victim)
     (folder / f".README.md-{os.getpid()}").symlink_to(victim)  # in the place of the temporary file
     safe_files.replace(folder / "README.md", b"new")
@@ -127,7 +127,7 @@ def test_a_link_is_replaced_and_not_its_target(folder, victim):
     assert [each.name for each in folder.iterdir()] == ["README.md"]
 
 
-def test_what_could_not_be_written_whole_leaves_the_old_file(folder, monkeypatch):
+def test_failed_replace_keeps_old_file(folder, monkeypatch):
     (folder / "file").write_text("old")
 
     def full(descriptor):
@@ -140,7 +140,7 @@ def test_what_could_not_be_written_whole_leaves_the_old_file(folder, monkeypatch
     assert [each.name for each in folder.iterdir()] == ["file"]
 
 
-def test_nothing_outside_is_removed(folder, victim, tmp_path):
+def test_remove_does_not_follow_symlinks(folder, victim, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").touch()
@@ -154,7 +154,7 @@ def test_nothing_outside_is_removed(folder, victim, tmp_path):
     assert (outside / "kept").exists()
 
 
-def test_a_file_that_lost_its_name_is_noticed(folder, tmp_path):
+def test_require_same_detects_removed_file(folder, tmp_path):
     path = folder / "metrics.jsonl"
     descriptor = safe_files.open_in_place(path)
     safe_files.require_same(descriptor, path)
@@ -170,7 +170,7 @@ def test_a_file_that_lost_its_name_is_noticed(folder, tmp_path):
     os.close(descriptor)
 
 
-def test_a_moved_folder_with_a_link_in_its_place_is_the_same(folder, tmp_path):
+def test_require_same_accepts_symlink_to_moved_folder(folder, tmp_path):
     descriptor = safe_files.open_in_place(folder / "metrics.jsonl")
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")

@@ -46,7 +46,7 @@ def fitted():
     return small().fit(TEXTS, LABELS)
 
 
-def test_it_learns_and_predicts(fitted):
+def test_fit_and_predict(fitted):
     assert is_classifier(fitted)
     assert list(fitted.classes_) == ["bad", "good"]
     assert fitted.score(TEXTS, LABELS) == 1.0
@@ -57,29 +57,29 @@ def test_it_learns_and_predicts(fitted):
     assert (fitted.classes_[shares.argmax(axis=1)] == fitted.predict(TEXTS)).all()
 
 
-def test_the_run_is_one_that_every_command_opens(fitted):
+def test_run_can_be_opened(fitted):
     assert open_run(fitted.run_).config.model.head.names == ("bad", "good")
 
 
-def test_no_texts_give_no_labels(fitted):
+def test_predict_accepts_empty_input(fitted):
     assert fitted.predict([]).shape == (0,)
     assert fitted.predict_proba([]).shape == (0, 2)
 
 
-def test_the_order_and_the_number_of_texts_do_not_matter(fitted):
+def test_predictions_do_not_depend_on_order_or_batch(fitted):
     whole = fitted.predict_proba(TEXTS)
     assert np.allclose(fitted.predict_proba(TEXTS[::-1])[::-1], whole, atol=1e-6)
     assert np.allclose(fitted.predict_proba(TEXTS[3:4]), whole[3:4], atol=1e-6)
 
 
-def test_a_seed_gives_the_same_classifier_again(fitted):
+def test_random_state_is_reproducible(fitted):
     again = small().fit(TEXTS, LABELS)
     assert (again.predict_proba(TEXTS) == fitted.predict_proba(TEXTS)).all()
     other = small(random_state=1).fit(TEXTS, LABELS)
     assert (other.predict_proba(TEXTS) != fitted.predict_proba(TEXTS)).any()
 
 
-def test_labels_of_any_kind_come_back_in_their_own_type(fitted):
+def test_labels_keep_their_type(fitted):
     numbers = small(epochs=None, steps=1).fit(TEXTS, np.where(LABELS == "good", 10, 9))
     assert numbers.classes_.tolist() == [9, 10]
     assert numbers.predict(TEXTS).dtype == numbers.classes_.dtype
@@ -90,19 +90,19 @@ def test_labels_of_any_kind_come_back_in_their_own_type(fitted):
     assert set(blank.predict(TEXTS)) <= {"", " "}
 
 
-def test_columns_follow_the_classes_and_not_the_names(fitted):
+def test_probability_columns_follow_classes(fitted):
     """9 and 10 are sorted as numbers by scikit-learn, as words by their names."""
     numbers = small().fit(TEXTS, np.where(LABELS == "good", 10, 9))
     assert numbers.score(TEXTS, np.where(LABELS == "good", 10, 9)) == 1.0
 
 
-def test_fitting_changes_no_parameter(fitted):
+def test_fit_does_not_change_parameters(fitted):
     assert fitted.get_params() == small().get_params()
     assert clone(fitted).get_params() == fitted.get_params()
     assert not hasattr(clone(fitted), "run_")
 
 
-def test_a_pickle_holds_a_path_and_no_weights(fitted):
+def test_pickle_contains_path_not_weights(fitted):
     saved = pickle.dumps(fitted)
     assert len(saved) < 4000
     assert fitted.run_.encode() in saved
@@ -111,7 +111,7 @@ def test_a_pickle_holds_a_path_and_no_weights(fitted):
     assert (copy.deepcopy(fitted).predict(TEXTS) == fitted.predict(TEXTS)).all()
 
 
-def test_a_temporary_run_goes_with_its_estimator():
+def test_temporary_run_is_removed_with_estimator():
     estimator = small(epochs=None, steps=1).fit(TEXTS, LABELS)
     first = Path(estimator.run_)
     saved = pickle.dumps(estimator)
@@ -127,7 +127,7 @@ def test_a_temporary_run_goes_with_its_estimator():
         pickle.loads(saved).predict(TEXTS)
 
 
-def test_runs_are_kept_in_out(tmp_path):
+def test_runs_in_out_are_kept(tmp_path):
     estimator = small(epochs=None, steps=1, out=tmp_path / "runs")
     saved = pickle.dumps(estimator.fit(TEXTS, LABELS))
     estimator.fit(TEXTS, LABELS)
@@ -137,7 +137,7 @@ def test_runs_are_kept_in_out(tmp_path):
     assert pickle.loads(saved).predict(TEXTS[:3]).shape == (3,)
 
 
-def test_it_works_in_a_pipeline_and_in_cross_validation():
+def test_pipeline_and_cross_validation():
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
     pipeline = make_pipeline(lower, small(epochs=4))
     scores = cross_val_score(pipeline, [text.upper() for text in TEXTS], LABELS, cv=2)
@@ -145,7 +145,7 @@ def test_it_works_in_a_pipeline_and_in_cross_validation():
     assert scores.min() > 0.6
 
 
-def test_a_grid_over_two_settings():
+def test_grid_search():
     grid = {"learning_rate": [0.01, 0.02], "epochs": [0.5, 12]}
     search = GridSearchCV(small(), grid, cv=2, error_score="raise").fit(TEXTS, LABELS)
     assert search.best_params_["epochs"] == 12
@@ -153,7 +153,7 @@ def test_a_grid_over_two_settings():
     assert search.predict(["a lovely film"]).tolist() == ["good"]
 
 
-def test_an_interrupted_fit_is_not_a_fitted_estimator(monkeypatch):
+def test_interrupted_fit_is_not_fitted(monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
@@ -177,12 +177,12 @@ def test_an_interrupted_fit_is_not_a_fitted_estimator(monkeypatch):
         (["a", "b", "c", "d"], ["x"] * 4, "at least two labels|too few|one label"),
     ],
 )
-def test_what_is_wrong_is_said(texts, labels, sentence):
+def test_fit_rejects_invalid_input(texts, labels, sentence):
     with pytest.raises(ValueError, match=sentence):
         small().fit(texts, labels)
 
 
-def test_an_unknown_setting_is_refused_when_fitting():
+def test_fit_rejects_unknown_setting():
     with pytest.raises(ValueError, match="train has no setting 'layrs': did you mean 'layers'"):
         small(settings={"layrs": 2}).fit(TEXTS, LABELS)
 
@@ -203,5 +203,5 @@ def test_an_unknown_setting_is_refused_when_fitting():
     ],
     ids=lambda check: check.__name__,
 )
-def test_scikit_learns_own_checks(check):
+def test_sklearn_estimator_checks(check):
     check("TextClassifier", TextClassifier())

@@ -1,4 +1,4 @@
-"""Correct models: the sources as they are, torch's layers, x-transformers with its options, ours,
+"""Correct models: the unmodified sources, torch's layers, x-transformers with its options, ours,
 and small models of transformers."""
 
 from collections.abc import Callable, Iterator

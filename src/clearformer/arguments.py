@@ -1,6 +1,6 @@
 """Checks of the arguments of the Python API: texts or token ids, one or many; numbers; keywords.
 
-In messages the names of parameters stand in backticks; the command line shows them as flags.
+In messages the names of parameters are in backticks; the command line shows them as flags.
 """
 
 from __future__ import annotations
@@ -73,6 +73,50 @@ def as_text(text: Any, name: str = "text") -> Text:
     return batch[0]
 
 
+def as_text_pairs(texts: Any, single: bool) -> list[tuple[str, str]] | None:
+    """Pairs of texts, from a list of them, or if `single` from one pair; None: no pairs."""
+
+    def is_pair(value: Any) -> bool:
+        strings = isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        return strings and len(value) == 2
+
+    if single and is_pair(texts):
+        return [texts]
+    if isinstance(texts, list) and texts and all(map(is_pair, texts)):
+        return list(texts)
+    return None
+
+
+def as_sentences(texts: Any) -> list[str | list[str]]:
+    """Texts to label: strings, or lists of words."""
+    if isinstance(texts, str):
+        return [texts]
+    several = _listed(texts)
+    if several is None:
+        raise ValueError(f"texts is {texts!r:.60}, but it must be a string or a list of them")
+    found: list[str | list[str]] = []
+    for place, each in enumerate(several):
+        words = [each] if isinstance(each, str) else _listed(each)
+        split = not isinstance(each, str)
+        if words is None or not all(isinstance(w, str) and (w.strip() or not split) for w in words):
+            wanted = "a string, or a list of words that are not empty"
+            raise ValueError(f"texts[{place}] is {each!r:.60}, but it must be {wanted}")
+        found.append(words if split else each)
+    return found
+
+
+def as_questions(questions: Any, contexts: Any) -> list[tuple[str, str]]:
+    """Each question with its context; one context may serve all of them."""
+    require_texts("questions", questions)
+    require_texts("contexts", contexts)
+    asked = [questions] if isinstance(questions, str) else list(questions)
+    read = [contexts] * len(asked) if isinstance(contexts, str) else list(contexts)
+    if len(asked) != len(read):
+        counts = f"there are {len(asked)} questions and {len(read)} contexts"
+        raise ValueError(f"{counts}: give one context for all, or one for each question")
+    return list(zip(asked, read, strict=True))
+
+
 def _text(text: Any, name: str) -> Text:
     if isinstance(text, str):
         return text
@@ -84,7 +128,7 @@ def _text(text: Any, name: str) -> Text:
 
 def _listed(value: Any) -> list[Any] | None:
     """The items of a list, array, tensor, series or other iterable; None if it is not iterable."""
-    # Arrays and tensors: plain numbers instead of scalars of their own.
+    # Arrays and tensors give plain numbers instead of scalar objects.
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, str | bytes | bytearray | dict) or not isinstance(value, Iterable):
         return None
@@ -96,7 +140,7 @@ def _is_id(value: Any) -> bool:
 
 
 def require_int(name: str, value: Any, low: int | None = None, high: int | None = None) -> None:
-    """Raise ValueError if a value is no integer, or below `low` or above `high`."""
+    """Raise ValueError if a value is not an integer, or is below `low` or above `high`."""
     if not _is_id(value):
         raise ValueError(f"`{name}` is {value!r:.60}, but it must be a whole number")
     _require_range(name, value, low, high)
@@ -105,7 +149,7 @@ def require_int(name: str, value: Any, low: int | None = None, high: int | None 
 def require_number(
     name: str, value: Any, low: float | None = None, high: float | None = None
 ) -> None:
-    """Raise ValueError if a value is no finite number, or below `low` or above `high`."""
+    """Raise ValueError if a value is not a finite number, or is below `low` or above `high`."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"`{name}` is {value!r:.60}, but it must be a finite number")
@@ -120,14 +164,14 @@ def _require_range(name: str, value: Any, low: float | None, high: float | None)
 
 
 def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Raise ValueError if a value is none of these."""
+    """Raise ValueError if a value is not one of these."""
     choices = list(choices)
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"`{name}` is {value!r:.60}, but it must be one of {', '.join(choices)}")
 
 
 def require_texts(name: str, values: Any) -> None:
-    """Raise ValueError if a value is no string and no list of strings."""
+    """Raise ValueError if a value is neither a string nor a list of strings."""
     listed = [values] if isinstance(values, str) else _listed(values)
     if listed is None or not all(isinstance(each, str) for each in listed):
         raise ValueError(f"`{name}` is {values!r:.60}, but it must be a string or a list of them")

@@ -1,6 +1,6 @@
-"""From a config to modules: the only place that knows both.
+"""Builds the modules of a model from its config.
 
-Every choice in a config is a value; here each value picks the class that does it. A model gets
+Every choice in a config is a value, which selects a class here. A model gets
 the fast forms of core's kernels and of the loss over a vocabulary (`kernels/`), which compute the
 same numbers. Weights are drawn on the CPU before anything is moved or wrapped, so they depend on
 the seed alone.
@@ -104,7 +104,7 @@ def outline(config: c.AnyModelConfig) -> Transformer | Seq2Seq:
 
 
 class NothingDrawn(TorchFunctionMode):
-    """Where there is no memory there is nothing to draw, and for `normal_` torch would first load
+    """Skips initialization on the meta device, where for `normal_` torch would first load
     its compiler, which takes longer than reading a whole checkpoint.
     """
 
@@ -141,7 +141,7 @@ def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
 
 
 def caches(config: c.AnyModelConfig) -> list[cache.Cache]:
-    """A fresh cache for each (decoder) layer; `inference.caches` has faster ones."""
+    """A new cache for each (decoder) layer; `inference.caches` has faster ones."""
     layers = config.decoder_layers if isinstance(config, c.Seq2SeqConfig) else config.layers
     match config.cache:
         case c.KVCache():
@@ -225,7 +225,7 @@ def norm(config: c.Norm | None, width: int) -> nn.Module:
 
 
 def final_norm(config: c.ModelConfig) -> nn.Module:
-    """A pre-norm stack ends on a bare sum and needs one norm more."""
+    """The final norm of a pre-norm stack, whose last block ends with a sum."""
     return norm({"pre": config.norm, "post": None}[config.residual], config.width)
 
 
@@ -270,7 +270,7 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
         case c.TokenClassifier(classes=classes, bias=bias):
             return more_heads.TokenClassifier(config.width, classes, config.dropout.residual, bias)
         case c.AnswerSpan():
-            return more_heads.TokenClassifier(config.width, classes=2)
+            return more_heads.AnswerSpan(config.width)
         case c.NextSentence():
             return next_sentence(config)
         case c.MultipleChoice():

@@ -18,7 +18,10 @@ from clearformer.arguments import (
     Text,
     as_batch,
     as_path,
+    as_questions,
+    as_sentences,
     as_text,
+    as_text_pairs,
     check_keywords,
     require_choice,
     require_int,
@@ -35,10 +38,12 @@ from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import pack, replace_linears, use_fast_products
 from clearformer.inference.shared_copy import shared_copy
 from clearformer.runs.load import has_int8, is_run, open_any, require_floats
+from clearformer.table_options import LabelledFormat
 from clearformer.text import Tokenizer
 from clearformer.training.device import device_of
 
 if TYPE_CHECKING:
+    from clearformer.explore.attention_head import AttentionHead
     from clearformer.explore.trace import Trace
     from clearformer.generate.beam_generate import BeamCompletion
     from clearformer.generate.detokenize import Token
@@ -50,12 +55,15 @@ if TYPE_CHECKING:
     from clearformer.runs.checkpoint import Checkpoint
     from clearformer.runs.evaluate_model import Evaluation, Evaluator
     from clearformer.runs.metrics import Metrics
+    from clearformer.tasks.answer_spans import Answer
     from clearformer.tasks.classification import Classification
     from clearformer.tasks.features import Embeddings, Pooling
     from clearformer.tasks.task import EvaluationOptions
+    from clearformer.tasks.token_labels import Labelling
 
 Texts = Text | Sequence[Text] | Tensor
 Strings = list[str] | tuple[str, ...]
+TextPair = tuple[str, str]
 # One text or its ids; several of them; a list of these for each prompt.
 Generated = str | list[int] | list[str] | list[list[int]] | list[list[str] | list[list[int]]]
 DTYPES = ("float32", "float64", "bfloat16", "float16")
@@ -469,7 +477,8 @@ class Model:
 
     def _completions(self, prompts: Sequence[Text], options: Mapping[str, Any]) -> Any:
         generation = self.generation(options)
-        generation.check_prompts(prompts)
+        for note in generation.check_prompts(prompts):
+            warnings.warn(note, stacklevel=4)
         return list(generation.completions(prompts))
 
     # --- other verbs -----------------------------------------------------------------------
@@ -479,14 +488,19 @@ class Model:
     @overload
     def classify(self, texts: Strings) -> list[Classification]: ...
     @overload
-    def classify(self, texts: Texts) -> Classification | list[Classification]: ...
+    def classify(
+        self, texts: Texts | TextPair | list[TextPair]
+    ) -> Classification | list[Classification]: ...
     @check_keywords
-    def classify(self, texts: Texts) -> Classification | list[Classification]:
-        """Classify texts.
+    def classify(
+        self, texts: Texts | TextPair | list[TextPair]
+    ) -> Classification | list[Classification]:
+        """Classify texts, or pairs of texts.
 
         Args:
             texts (str, ids, or list of either): What to classify. Texts longer than the context
-                are truncated; their ``cut`` is True.
+                are truncated; their ``cut`` is True. In a list, a tuple of two strings is a pair,
+                such as a premise and a hypothesis.
 
         Returns:
             Classification: Its ``label`` and ``probabilities`` by label; a list for a list.
@@ -497,11 +511,78 @@ class Model:
         """
         from clearformer.tasks.classification import classify
 
+        self.config.require_verb("classify", self.name)
+        two_texts = self.config.head.two_texts
+        if (pairs := as_text_pairs(texts, single=two_texts)) is not None or two_texts:
+            from clearformer.tasks.sentence_pairs import classify_pairs
+
+            if pairs is None:
+                raise ValueError(
+                    f"{self.name} is {self.config.noun}: give each text as a pair, as in "
+                    f"('It rains.', 'The street is wet.')"
+                )
+            both: list[Any] = list(
+                classify_pairs(self._module, self.run_config, self._tokenizer(), pairs, self.name)
+            )
+            return both[0] if isinstance(texts, tuple) else both
         batch, single = self._texts(texts, "classify")
         found: list[Classification] = classify(
             self._module, self.run_config, self._tokenizer(), batch, self.name
         )
         return found[0] if single else found
+
+    @check_keywords
+    def label(
+        self, texts: str | Sequence[str] | Sequence[Sequence[str]]
+    ) -> Labelling | list[Labelling]:
+        """Label each word of texts, with names or parts of speech for example.
+
+        Args:
+            texts (str, or list of str or of words): What to label. A string is split into words and
+                punctuation marks; a list of words within the list is taken as it is.
+
+        Returns:
+            Labelling: Its ``words``, ``labels`` and ``probabilities``, and ``entities``, the spans
+            that B- and I- labels mark; a list for a list.
+
+        Example:
+            >>> model.label("Mary lives in Paris").entities  # doctest: +SKIP
+            [('Mary', 'PER'), ('Paris', 'LOC')]
+        """
+        from clearformer.tasks.token_labels import label
+
+        self.config.require_verb("label", self.name)
+        batch = as_sentences(texts)
+        found = label(self._module, self.run_config, self._tokenizer(), batch, self.name)
+        return found[0] if isinstance(texts, str) else found
+
+    @overload
+    def answer(self, questions: str, contexts: str) -> Answer: ...
+    @overload
+    def answer(self, questions: Strings, contexts: str | Strings) -> list[Answer]: ...
+    @check_keywords
+    def answer(self, questions: str | Strings, contexts: str | Strings) -> Answer | list[Answer]:
+        """Answer questions by a part of a text.
+
+        Args:
+            questions (str or list of str): What to ask.
+            contexts (str or list of str): The text that holds the answer, or one for each question.
+
+        Returns:
+            Answer: Its ``text``, the characters ``start`` to ``end`` of the context, and a
+            ``probability``; a list for a list. The text is empty if the model, trained with
+            questions that have no answer, finds none.
+
+        Example:
+            >>> model.answer("Where does Mary live?", "Mary lives in Paris.").text  # doctest: +SKIP
+            'Paris'
+        """
+        from clearformer.tasks.answer_spans import answer
+
+        self.config.require_verb("answer", self.name)
+        asked = as_questions(questions, contexts)
+        found = answer(self._module, self.run_config, self._tokenizer(), asked, self.name)
+        return found[0] if isinstance(questions, str) else found
 
     @overload
     def fill(self, texts: str, *, top_k: int = 5) -> list[list[Candidate]]: ...
@@ -683,14 +764,18 @@ class Model:
         max_bytes: int = 1_000_000,
         text: str | None = None,
         label: str | None = None,
+        second: str | None = None,
         source_column: str | None = None,
         target_column: str | None = None,
         unknown_label: Literal["refuse", "skip"] = "refuse",
+        precision: float | None = None,
+        recall: float | None = None,
         weights: Literal["float32", "int8"] = "float32",
         against: str | os.PathLike[str] | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
         data_dir: str | os.PathLike[str] | None = None,
+        table: LabelledFormat = LabelledFormat(),
     ) -> Evaluation:
         """Measure the model on data that it was not trained on.
 
@@ -706,11 +791,15 @@ class Model:
                 training.
             max_bytes (int): Bytes of a text to score, or tokens for a masked model. Default:
                 1,000,000.
-            text, label (str, optional): Columns of a table. Default: as in training.
+            text, label, second (str, optional): Columns of a table; `second` has the second texts
+                of sentence pairs. Default: as in training.
             source_column, target_column (str, optional): Columns of a table of pairs. Default: as
                 in training.
             unknown_label (str): ``"skip"`` leaves out rows with labels that the training did not
                 have. Default: ``"refuse"``.
+            precision (float, optional): Of a classifier: also find the probability from which
+                each class has this precision.
+            recall (float, optional): Likewise for this recall.
             weights (str): ``"int8"`` measures the model with int8 weights, beside float32.
                 Default: ``"float32"``.
             against (path, optional): The run in float32 to measure beside one in int8. Default:
@@ -719,6 +808,8 @@ class Model:
             length_penalty (float): Of that beam search. Default: 1.
             data_dir (path, optional): Where corpora are. Default: ``CLEARFORMER_DATA``, then the
                 cache, then a download.
+            table (LabelledFormat): Encoding and delimiter of a table, and what happens to rows
+                without a label or a text. Default: what the file says; such rows are skipped.
 
         Returns:
             Evaluation: ``metrics`` by name, ``notes``, and the whole report when printed.
@@ -779,6 +870,43 @@ class Model:
         pair = isinstance(text, tuple) and len(text) == 2 and "translate" in self.config.verbs
         given: Any = tuple(as_text(each) for each in text) if pair else as_text(text)
         return trace(self, given, **cast(Any, options))
+
+    @check_keywords
+    def attend(
+        self,
+        text: Text,
+        *,
+        layer: int = 0,
+        head: int = 0,
+        part: str | None = None,
+        target: Text | None = None,
+        mask: Literal["model", "none", "causal"] = "model",
+    ) -> AttentionHead:
+        """Show how one head of one layer attends to a text.
+
+        Args:
+            text (str or ids): What the model reads.
+            layer (int): Which layer, from 0. Default: 0.
+            head (int): Which head of the layer, from 0. Default: 0.
+            part (str, optional): Of a translator ``"encoder"``, ``"decoder"`` or ``"cross"``.
+                Default: the first part that the model has.
+            target (str or ids, optional): What the decoder of a translator reads. Default: its
+                own translation of the text.
+            mask (str): ``"none"`` or ``"causal"`` replaces the model's attention pattern.
+                Default: ``"model"``.
+
+        Returns:
+            AttentionHead: Its ``queries`` and ``keys`` are tokens, ``weights`` the attention
+            weights, ``stages`` every step before them, and ``picture()`` a figure.
+
+        Example:
+            >>> model.attend("mary gave roses to susan", layer=2, head=1).weights  # doctest: +SKIP
+        """
+        from clearformer.explore.attention_head import attend
+
+        return attend(
+            self, as_text(text), layer=layer, head=head, part=part, target=target, mask=mask
+        )
 
     def metrics(self) -> Metrics:
         """The metrics of the run: one row for each step, evaluation and checkpoint.

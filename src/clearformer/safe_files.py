@@ -32,27 +32,27 @@ KINDS = {
 }
 
 
-# --- what is there -------------------------------------------------------------------------
+# --- file types ----------------------------------------------------------------------------
 
 
 def is_file(path: Path) -> bool:
-    """Whether a regular file has this name; a link to one is not one."""
+    """Whether this name is a regular file and not a link."""
     return _mode(path) == stat.S_IFREG
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a directory has this name; a link to one is not one."""
+    """Whether this name is a directory and not a link."""
     return _mode(path) == stat.S_IFDIR
 
 
 def require_folder(path: Path) -> None:
-    """Refuse anything but a directory under this name; that there is nothing is no error."""
+    """ValueError if this name exists and is not a directory."""
     if _mode(path) not in (0, stat.S_IFDIR):
         raise _refusal(path, _mode(path), "a directory")
 
 
 def require_file(path: Path) -> None:
-    """Refuse anything but a regular file under this name; that there is nothing is no error."""
+    """ValueError if this name exists and is not a regular file."""
     if _mode(path) not in (0, stat.S_IFREG):
         raise _refusal(path, _mode(path), "a regular file")
 
@@ -61,7 +61,7 @@ def require_file(path: Path) -> None:
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
-    """The descriptor of a regular file. ValueError for anything else, OSError as of `os.open`."""
+    """The descriptor of a regular file. ValueError for anything else, OSError from `os.open`."""
     require_file(path)  # before it is opened: opening a device can already do something
     descriptor = os.open(path, flags | GUARDED, 0o666)
     mode = stat.S_IFMT(os.fstat(descriptor).st_mode)
@@ -77,7 +77,7 @@ def open_reading(path: Path) -> BufferedReader:
 
 
 def open_limited(path: Path, most: int, limit: str) -> BufferedReader:
-    """The same if it has at most so many bytes; `limit` is what this limit is called."""
+    """The same for a file of at most so many bytes; `limit` is the name of this limit."""
     file = open_reading(path)
     size = os.fstat(file.fileno()).st_size
     if size > most:
@@ -96,7 +96,7 @@ def read(path: Path, most: int, limit: str) -> bytes:
 
 
 def open_in_place(path: Path) -> int:
-    """The descriptor of a file to append to or to cut, made if there is none.
+    """The descriptor of a file to append to or truncate, created if it does not exist.
 
     A file with a second hard link is copied first: its other name may be a backup (`cp -al`), or
     a file that has nothing to do with the run, and what is written must not appear there.
@@ -111,7 +111,7 @@ def open_in_place(path: Path) -> int:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all. A link of this name is replaced, and not its target."""
+    """Write a file atomically. A link of this name is replaced, not its target."""
     with replacing(path) as file:
         file.write(data)
 
@@ -134,9 +134,9 @@ def replacing(path: Path, temporary: Path | None = None) -> Iterator[BufferedWri
 
 
 def remove(path: Path) -> None:
-    """Delete a directory with all that is in it, a file, or a link but not what it leads to.
+    """Delete a directory with its content, a file, or a link but not its target.
 
-    What cannot be deleted stays, without an error.
+    Errors are ignored.
     """
     if is_folder(path):
         shutil.rmtree(path, ignore_errors=True)
@@ -146,7 +146,7 @@ def remove(path: Path) -> None:
 
 
 def require_same(descriptor: int, path: Path) -> None:
-    """Refuse to go on if an open file of a run has lost its name: what is written would be lost."""
+    """ValueError if an open file of a run was removed or replaced: its content would be lost."""
     try:
         if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
             return
@@ -155,7 +155,7 @@ def require_same(descriptor: int, path: Path) -> None:
     what = path if path.parent.is_dir() else f"the run folder {path.parent}"
     raise ValueError(
         f"{what} was removed, moved or replaced while the run was writing to it, so nothing more "
-        f"is saved: if it was moved, go on with --resume and its new place as --out"
+        f"is saved: if it was moved, continue with --resume and the new folder as --out"
     )
 
 
@@ -163,7 +163,7 @@ def require_same(descriptor: int, path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """The kind of file that has this name; 0 if there is none, or none that can be reached."""
+    """The file type of this name; 0 if it does not exist or cannot be accessed."""
     try:
         return stat.S_IFMT(os.lstat(path).st_mode)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The chapters of docs/book: each runs alone, quotes the seed exactly, and has its parts."""
+"""Chapters of docs/book: each runs alone, quotes the source exactly, and has its parts."""
 
 import importlib.util
 import json
@@ -25,6 +25,7 @@ def load(path):
     return module
 
 
+sys.path.append(str(ROOT / "benchmarks"))  # claims.py has neighbours
 book = load(ROOT / "docs/_ext/book_notebooks.py")
 claims = load(ROOT / "benchmarks/claims.py")
 by_chapter = pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
@@ -43,7 +44,7 @@ def test_every_chapter_with_exercises_has_a_page():
 
 
 @by_chapter
-def test_a_chapter_has_its_parts(path):
+def test_chapter_has_required_parts(path):
     text = path.read_text()
     number = int(path.stem[0])
     (chapter,) = (each for each in chapters() if each.number == number)
@@ -64,7 +65,7 @@ def test_a_chapter_has_its_parts(path):
 
 
 @by_chapter
-def test_the_seed_is_quoted_as_printed(path):
+def test_quoted_code_matches_source(path):
     """Indentation apart; a quotation may leave lines out."""
     listings = [file.read_text() for file in PRINTED.glob("*.txt")]
     printed = {squeezed(line) for text in listings for line in text.splitlines()}
@@ -76,7 +77,7 @@ def test_the_seed_is_quoted_as_printed(path):
 
 
 @by_chapter
-def test_links_into_the_explorer_set_what_its_page_has(path):
+def test_explorer_links_use_known_parameters(path):
     source = (ROOT / "web/src/lib/page.svelte.ts").read_text()
     known = set(re.findall(r"^  (\w+): ", source.split("};")[0], re.MULTILINE))
     links = re.findall(r"\]\(http://127\.0\.0\.1:8765/#(\S+?)\)", path.read_text())
@@ -93,8 +94,8 @@ def judged(path):
 
 
 @by_chapter
-def test_a_chapter_runs_alone_and_its_claims_stand(path, tmp_path, monkeypatch):
-    """In an empty folder, with one thread; its last cell asks the ledger for the verdicts."""
+def test_chapter_runs_alone_and_its_claims_hold(path, tmp_path, monkeypatch):
+    """In an empty folder, with one thread; the last cell gets the verdicts from the ledger."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     notebook = book.notebook(path)
@@ -125,14 +126,14 @@ def test_a_chapter_runs_alone_and_its_claims_stand(path, tmp_path, monkeypatch):
         assert found[text] == written[text], text
 
 
-def test_the_ledger_has_every_claim_once():
+def test_ledger_lists_every_claim_once():
     rows = (ROOT / "docs/claims.md").read_text()
     for claim in claims.CLAIMS:
         assert rows.count(f'| "{claim.text}" |') == 1
     assert claims.HEADER in rows
 
 
-def test_a_verdict_counts_the_parts_that_hold():
+def test_verdict_counts_parts_that_hold():
     assert claims.verdict(True, True) == "holds"
     assert claims.verdict(True, False) == "holds here in part"
     assert claims.verdict(False, False) == "not here"

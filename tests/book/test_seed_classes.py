@@ -85,7 +85,7 @@ def difference(a, b):
     return float((a - b).detach().abs().max())
 
 
-def test_the_mended_classes_are_the_printed_ones():
+def test_corrected_classes_match_printed_ones():
     mended = squeezed((HERE / "seed_classes.py").read_text())
     for name in ("self_attention", "block", "classifier"):
         text = re.sub(r"^(import|from) .*\n", "", printed(name), flags=re.MULTILINE)
@@ -93,7 +93,7 @@ def test_the_mended_classes_are_the_printed_ones():
     assert squeezed(seed.MASK) in squeezed(printed("mask"))
 
 
-def test_basic_self_attention_agrees():
+def test_basic_self_attention_matches():
     x = torch.randn(2, 7, 5)
     names = {"x": x}
     exec(printed("basic").replace("x = ...", ""), names)
@@ -101,14 +101,14 @@ def test_basic_self_attention_agrees():
     assert difference(names["y"], torch.stack([attend_loop(each) for each in x])) <= 1e-6
 
 
-def test_self_attention_agrees():
+def test_self_attention_matches():
     theirs, ours = seed.SelfAttention(WIDTH, HEADS), Attention(WIDTH, HEADS, bias=False)
     ours.load_state_dict(attention_weights(theirs))
     x = torch.randn(2, 9, WIDTH)
     assert difference(theirs(x), ours(x, Mask())) <= 1e-6
 
 
-def test_the_block_agrees():
+def test_block_matches():
     theirs = seed.TransformerBlock(WIDTH, HEADS)
     norms = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
     ours = Block(Attention(WIDTH, HEADS, bias=False), FeedForward(WIDTH, 4 * WIDTH), norms)
@@ -117,14 +117,14 @@ def test_the_block_agrees():
     assert difference(theirs(x), ours(x, Mask())) <= 1e-6
 
 
-def test_the_classifier_agrees():
+def test_classifier_matches():
     theirs = seed.Transformer(WIDTH, HEADS, DEPTH, LENGTH, TOKENS, CLASSES)
     model = ours("classifier-imdb", theirs, head=Classifier(classes=CLASSES, pool="mean"))
     tokens = torch.randint(TOKENS, (4, LENGTH))
     assert difference(theirs(tokens), F.log_softmax(model(tokens), dim=-1)) <= 1e-6
 
 
-def test_the_generator_agrees():
+def test_generator_matches():
     theirs = seed.Generator(WIDTH, HEADS, DEPTH, LENGTH, TOKENS)
     model = ours("generator-enwik8", theirs)
     tokens = torch.randint(TOKENS, (4, LENGTH))
@@ -132,17 +132,17 @@ def test_the_generator_agrees():
 
 
 @pytest.mark.parametrize("name", ["self_attention", "classifier"])
-def test_erratum_12_the_classes_do_not_compile_as_printed(name):
+def test_erratum_12_printed_classes_do_not_compile(name):
     with pytest.raises(IndentationError):  # TabError is one
         compile(printed(name), name, "exec")
 
 
-def test_erratum_12_the_other_listings_compile_as_printed():
+def test_erratum_12_other_listings_compile():
     for name in ("basic", "block", "mask"):
         compile(printed(name), name, "exec")
 
 
-def test_erratum_6_the_printed_class_ignores_its_mask():
+def test_erratum_6_printed_class_ignores_mask():
     """Output 0 of an attention with a causal mask would not change with a later input."""
     torch.manual_seed(1)
     theirs = seed.SelfAttention(WIDTH, HEADS, mask=True)
@@ -152,7 +152,7 @@ def test_erratum_6_the_printed_class_ignores_its_mask():
     assert difference(theirs(x)[:, :1], theirs(later)[:, :1]) > 1e-3
 
 
-def test_erratum_13_the_lines_of_the_mask_leave_out_the_scale():
+def test_erratum_13_printed_mask_omits_scale():
     assert "**" not in printed("mask")
     assert "/" not in printed("mask")
     assert "dot / (s ** (1/2))" in printed("self_attention")

@@ -1,4 +1,4 @@
-"""A small generator for the tests of the command line."""
+"""Fixtures: a small generator for the command-line tests."""
 
 import pytest
 
@@ -9,7 +9,7 @@ TINY = ("--length", "32", "--layers", "1", "--width", "16", "--heads", "4", "--m
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where a small generator of bytes, its text and its cache lie."""
+    """Folder with a small byte-level generator, its text and its cache."""
     folder = tmp_path_factory.mktemp("writing")
     (folder / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     return folder

@@ -1,7 +1,7 @@
-"""`clearformer average`: one model out of a run's last checkpoints."""
+"""`clearformer average`: the mean of a run's last checkpoints."""
 
 
-def test_average_and_translate(clearformer, tmp_path, monkeypatch):
+def test_average_then_translate(clearformer, tmp_path, monkeypatch):
     (tmp_path / "a.tsv").write_text("".join(f"{i} a\tb {i}\n" for i in range(100, 160)))
     run = str(tmp_path / "run")
     done = clearformer(

@@ -1,4 +1,4 @@
-"""The completion script: complete, and valid for its shell."""
+"""The shell completion script: complete, and valid for its shell."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 from clearformer.cli.main import VERBS
 
 
-def test_the_script_completes_commands_and_flags(clearformer):
+def test_script_contains_commands_and_flags(clearformer):
     outcome = clearformer("completion", "bash")
     assert outcome.code == 0
     for word in (*VERBS, "--max-tokens", "--minutes"):
@@ -16,7 +16,7 @@ def test_the_script_completes_commands_and_flags(clearformer):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_reads_the_script_and_completes(clearformer, tmp_path):
+def test_script_is_valid_bash(clearformer, tmp_path):
     script = tmp_path / "completion.sh"
     script.write_text(clearformer("completion", "bash").out)
     done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""`clearformer compress` and `decompress`, and what `evaluate` proves with them."""
+"""`clearformer compress` and `decompress`, and `evaluate --prove`."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def bottles(tmp_path):
     return path
 
 
-def test_a_file_there_and_back(clearformer, run, bottles):
+def test_compress_decompress_round_trip(clearformer, run, bottles):
     done = clearformer("compress", str(bottles), "--model", run, "--streams", "4")
     assert done.code == 0, done.err
     packed = bottles.with_name("more.txt.cf")
@@ -28,7 +28,7 @@ def test_a_file_there_and_back(clearformer, run, bottles):
     assert bottles.read_bytes() == data
 
 
-def test_learning_from_scratch_ships_no_weights(clearformer, tmp_path):
+def test_from_scratch_ships_no_weights(clearformer, tmp_path):
     (tmp_path / "a").write_bytes(b"to be or not to be, " * 4)
     out = str(tmp_path / "x")
     done = clearformer(
@@ -42,20 +42,20 @@ def test_learning_from_scratch_ships_no_weights(clearformer, tmp_path):
     assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
 
 
-def test_evaluate_proves_what_it_says(clearformer, run, bottles):
+def test_evaluate_prove_confirms_bits(clearformer, run, bottles):
     done = clearformer("evaluate", run, "--data", str(bottles), "--prove", "--weights", "int8")
     assert done.code == 0, done.err
     assert "the model claims" in done.out
     assert done.out.endswith("the same: proven\n")
 
 
-def test_evaluate_learns(clearformer, run, bottles):
+def test_evaluate_dynamic(clearformer, run, bottles):
     done = clearformer("evaluate", run, "--data", str(bottles), "--dynamic")
     assert done.code == 0, done.err
     assert done.out.endswith("streams, learning online\n")
 
 
-def test_mistakes_are_one_line_and_write_nothing(clearformer, run, bottles):
+def test_errors_are_one_line_and_write_nothing(clearformer, run, bottles):
     before = sorted(bottles.parent.iterdir())
     missing = clearformer("compress", str(bottles.with_name("no")), "--model", run).complaint
     assert missing.endswith("no: there is no such file or folder: check the path")
@@ -73,16 +73,14 @@ def test_mistakes_are_one_line_and_write_nothing(clearformer, run, bottles):
     assert sorted(bottles.parent.iterdir()) == before
 
 
-def test_what_is_there_is_not_overwritten(clearformer, run, bottles):
+def test_does_not_overwrite_existing_file(clearformer, run, bottles):
     bottles.with_name("more.txt.cf").write_text("mine")
     done = clearformer("compress", str(bottles), "--model", run)
-    assert done.complaint.endswith(
-        "is already there: delete it, or choose another place with --out"
-    )
+    assert done.complaint.endswith("already exists: delete it, or choose another file with --out")
     assert bottles.with_name("more.txt.cf").read_text() == "mine"
 
 
-def test_a_bar_in_a_terminal_alone(monkeypatch, capsys):
+def test_progress_bar_only_in_terminal(monkeypatch, capsys):
     with progress_bar("compressing") as progress:
         assert progress is None
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)

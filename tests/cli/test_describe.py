@@ -1,4 +1,4 @@
-"""`clearformer describe`: published counts, shapes and memory, without making the model."""
+"""`clearformer describe`: published counts, shapes and memory, without building the model."""
 
 import json
 import os
@@ -18,12 +18,12 @@ counted = cache(guides.count_pairs)
 
 @pytest.fixture(autouse=True)
 def counted_once(monkeypatch):
-    """The cells of a pattern of thousands of tokens take seconds to count, and presets share it."""
+    """Counting the cells of a long pattern takes seconds, and presets share patterns."""
     monkeypatch.setattr(guides, "count_pairs", counted)
 
 
 @pytest.mark.parametrize("name", presets())
-def test_every_preset_is_described(clearformer, name):
+def test_describes_every_preset(clearformer, name):
     outcome = clearformer("describe", name)
     assert outcome.code == 0
     assert outcome.out.startswith(name)
@@ -39,7 +39,7 @@ def test_every_preset_is_described(clearformer, name):
         ("bert-large", "encoder + pooler       335,141,888"),
     ],
 )
-def test_published_counts_are_printed(clearformer, name, line):
+def test_prints_published_parameter_counts(clearformer, name, line):
     assert line in clearformer("describe", name).out
 
 
@@ -50,12 +50,12 @@ def test_parts_add_up_to_the_total(clearformer):
     assert sum(parts) == total > 0
 
 
-def test_shared_matrices_are_named(clearformer):
+def test_tied_matrices_are_named(clearformer):
     assert "(the same as embedding.token)" in clearformer("describe", "gpt2").out
     assert "the same as" not in clearformer("describe", "generator").out
 
 
-def test_the_seeds_arithmetic(clearformer):
+def test_attention_memory_matches_source_document(clearformer):
     """16 tables of 1024 x 1024 in float32: 64 MB; 4 for each of 12 heads and layers."""
     text = clearformer("describe", "gpt2-small", "--batch", "16").out
     assert "a batch of 16: 64.0 MiB" in text
@@ -65,7 +65,7 @@ def test_the_seeds_arithmetic(clearformer):
     assert four_heads_twelve_layers == pytest.approx(12e9, rel=0.03)
 
 
-def test_no_weights_are_allocated(clearformer, monkeypatch):
+def test_allocates_no_weights(clearformer, monkeypatch):
     made = []
     outline = builder.outline
     monkeypatch.setattr(builder, "outline", lambda config: made.append(outline(config)) or made[-1])
@@ -73,7 +73,7 @@ def test_no_weights_are_allocated(clearformer, monkeypatch):
     assert {p.device.type for model in made for p in model.parameters()} == {"meta"}
 
 
-def test_patterns_are_drawn(clearformer, tmp_path):
+def test_draws_patterns(clearformer, tmp_path):
     picture = tmp_path / "pattern.svg"
     text = clearformer("describe", "sparse-strided", "--picture", str(picture)).out
     assert "pattern, layers 0, 2, …: Causal & Local(128)" in text
@@ -81,7 +81,7 @@ def test_patterns_are_drawn(clearformer, tmp_path):
     assert "<svg" in picture.read_text()
 
 
-def test_without_a_name_all_presets_are_listed(clearformer):
+def test_lists_presets_without_argument(clearformer):
     text = clearformer("describe").out
     assert [line.split()[0] for line in text.splitlines()] == presets()
 
@@ -94,25 +94,25 @@ def test_without_a_name_all_presets_are_listed(clearformer):
         (("gpt2", "--batch", "0"), "batch is 0, but it must be at least 1"),
     ],
 )
-def test_bad_input_is_one_sentence(clearformer, arguments, complaint):
+def test_rejects_invalid_input(clearformer, arguments, complaint):
     assert clearformer("describe", *arguments).complaint == complaint
 
 
-def test_a_run_is_described_by_its_config(clearformer, tmp_path):
+def test_describes_run_by_its_config(clearformer, tmp_path):
     model = preset("modern-tiny")
     data, train = recipe(model)
     config = to_json(RunConfig(model=model, data=data, train=train))
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert clearformer("describe", str(tmp_path)).out == clearformer("describe", "modern-tiny").out
     (tmp_path / "config.json").unlink()
-    assert "is no run: it has no config.json" in clearformer("describe", str(tmp_path)).complaint
+    assert "is not a run: it has no config.json" in clearformer("describe", str(tmp_path)).complaint
 
 
-def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
+def test_rejects_invalid_config(clearformer, tmp_path):
     path = tmp_path / "config.json"
     for text, complaint in (
-        ("[" * 100_000, "config.json is no JSON: maximum recursion"),
-        ("{}", "config.json is no config of a run: "),
+        ("[" * 100_000, "config.json is not valid JSON:  maximum recursion"),
+        ("{}", "config.json is not a config of a run: "),
     ):
         path.write_text(text)
         assert complaint in clearformer("describe", str(tmp_path)).complaint
@@ -121,5 +121,5 @@ def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
     assert "config.json is a named pipe, but" in clearformer("describe", str(tmp_path)).complaint
 
 
-def test_an_unlike_name_lists_what_there_is(clearformer):
+def test_unknown_name_lists_presets(clearformer):
     assert "known: classifier, generator" in clearformer("describe", "zzzzzz").complaint

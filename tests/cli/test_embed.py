@@ -1,4 +1,4 @@
-"""`clearformer embed`: to the terminal, as JSON, into files."""
+"""`clearformer embed`: to the terminal, as JSON, and to files."""
 
 import json
 
@@ -21,7 +21,7 @@ def run(small, scrambled, tmp_path):
     )
 
 
-def test_the_terminal_shows_numbers_and_similarities(clearformer, run):
+def test_prints_vectors_and_similarities(clearformer, run):
     done = clearformer("embed", str(run), "one", "two", "one")
     assert done.code == 0, done.err
     assert "'two'" in done.out
@@ -29,7 +29,7 @@ def test_the_terminal_shows_numbers_and_similarities(clearformer, run):
     assert rows[0].split()[1] == rows[0].split()[3] == "+1.00"
 
 
-def test_json_and_files_hold_the_same(clearformer, run, tmp_path):
+def test_json_and_files_agree(clearformer, run, tmp_path):
     lines = clearformer("embed", str(run), "one", "two", "--json").out.splitlines()
     spoken = [json.loads(line) for line in lines]
     assert [line["text"] for line in spoken] == ["one", "two"]
@@ -46,13 +46,13 @@ def test_json_and_files_hold_the_same(clearformer, run, tmp_path):
     assert (tmp_path / "x.jsonl").read_text().splitlines() == lines
 
 
-def test_what_is_cut_is_said(clearformer, run):
+def test_reports_truncated_texts(clearformer, run):
     done = clearformer("embed", str(run), "a text of more than twelve bytes", "b", "--json")
     assert done.err == "note: texts longer than 12 tokens were cut to that length: 1 of 2\n"
     assert clearformer("embed", str(run), "a", "b").err == ""
 
 
-def test_mistakes_are_one_line(clearformer, run, tmp_path):
+def test_errors_are_one_line(clearformer, run, tmp_path):
     assert clearformer("embed", str(run)).complaint.startswith("there is no text: give texts, ")
     both = clearformer("embed", str(run), "x", "--file", "y").complaint
     assert both == "give either texts or --file, and not both"

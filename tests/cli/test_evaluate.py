@@ -1,6 +1,7 @@
-"""`clearformer train`, `evaluate` and `classify` on a table of one's own; `data` looks first."""
+"""`clearformer train`, `evaluate` and `classify` on the user's own table."""
 
 import csv
+import json
 import re
 
 import pytest
@@ -40,14 +41,14 @@ def run(folder, clearformer, monkeypatch):
     return str(out)
 
 
-def test_evaluate_tells_what_a_classifier_is_worth(clearformer, run, folder):
+def test_evaluate_reports_accuracy_and_calibration(clearformer, run, folder):
     text = clearformer("evaluate", run).out
     accuracy, rows = re.search(r"accuracy +([\d.]+) on (\d+) texts", text).groups()
     assert float(accuracy) == 1.0
     assert int(rows) == 18
     assert "calibration" in text
     assert re.search(r"bad +9 +0", text.split("confusion")[1])
-    # The columns are those of the training unless told.
+    # By default the columns are those of the training.
     whole = clearformer("evaluate", run, "--data", str(folder / "reviews.csv")).out
     assert "on 180 texts" in whole
     assert "note:" not in text
@@ -72,11 +73,76 @@ def test_classify_texts_and_files(clearformer, run, folder):
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 180
-    assert set(rows[0]) == {"text", "label", "bad", "good"}
-    assert float(rows[0]["bad"]) + float(rows[0]["good"]) == pytest.approx(1, abs=1e-5)
+    assert list(rows[0]) == ["review", "verdict", "predicted", "probability"]
+    assert [row["verdict"] for row in rows] == [row["predicted"] for row in rows]
+    with_all = ("--out", str(out), "--probabilities")
+    clearformer("classify", run, "--file", str(folder / "reviews.csv"), *with_all)
+    with out.open() as file:
+        row = next(csv.DictReader(file))
+    assert float(row["p(bad)"]) + float(row["p(good)"]) == pytest.approx(1, abs=1e-5)
 
 
-def test_wrong_uses_are_one_sentence(clearformer, run, folder):
+def test_every_text_is_written_with_what_was_predicted(clearformer, run, folder):
+    (folder / "mixed.csv").write_text(
+        "id;review;verdict;predicted\n1;a lovely film;GOOD;x\n2;a lovely film;bad;x\n3;;good;x\n"
+    )
+    out = folder / "errors.csv"
+    done = clearformer("evaluate", run, "--data", str(folder / "mixed.csv"), "--out", str(out),
+                       "--worst-first")  # fmt: skip
+    assert "note: 1 row is without a text and was skipped" in done.out
+    assert "separated by semicolons" in done.out
+    assert f"2 texts, 1 of them wrong: {out}" in done.out
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == ["2", "1"]
+    assert rows[0]["predicted (model)"] == "good"
+    assert rows[0]["predicted"] == "x"
+    assert [row["correct"] for row in rows] == ["False", "True"]
+    said = clearformer("evaluate", run, "--worst-first").complaint
+    assert said == "--worst-first is about the table of predictions: add --out errors.csv"
+
+
+def test_figures_as_json_and_thresholds(clearformer, run):
+    found = json.loads(clearformer("evaluate", run, "--json", "--precision", "0.9").out)
+    assert found["accuracy"] == found["macro_f1"] == 1.0
+    assert found["intervals"]["accuracy"] == [1.0, 1.0]
+    assert [each["name"] for each in found["classes"]] == ["bad", "good"]
+    assert all(each["recall"] == 1.0 for each in found["thresholds"])
+    said = clearformer("evaluate", run, "--recall", "0.9").out
+    assert "thresholds for a recall 0.9, chosen on these texts:" in said
+    said = clearformer("evaluate", run, "--recall", "0.9", "--precision", "0.9").complaint
+    assert said == "thresholds are for --precision or for --recall: give one of them"
+    assert "--recall is 2.0, but it must be at most 1" in clearformer(
+        "evaluate", run, "--recall", "2"
+    ).complaint  # fmt: skip
+
+
+def test_two_runs_are_compared_on_the_same_texts(clearformer, run, folder):
+    done = clearformer("evaluate", run, run)
+    assert "difference   +0.0000 (second minus first), 95% interval 0.0000 to 0.0000" in done.out
+    assert "p value      1.0000 (McNemar's exact test): too small a difference" in done.out
+    found = json.loads(clearformer("evaluate", run, run, "--json").out)
+    assert found["compared"]["p_value"] == 1.0
+
+
+def test_unsure_and_empty_texts(clearformer, run, folder):
+    (folder / "few.csv").write_text('review\na lovely film\n" "\nan awful film\n')
+    out = folder / "few-out.csv"
+    done = clearformer("classify", run, "--file", str(folder / "few.csv"), "--out", str(out),
+                       "--threshold", "1")  # fmt: skip
+    assert "note: 1 of 3 texts are empty and have no prediction" in done.err
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["predicted"] for row in rows] == ["", "", ""]
+    assert [bool(row["probability"]) for row in rows] == [True, False, True]
+    found = json.loads(clearformer("classify", run, "a lovely film", "--json").out)
+    assert found["label"] == "good"
+    assert set(found["probabilities"]) == {"bad", "good"}
+    said = clearformer("classify", run, "a film", "--threshold", "3").complaint
+    assert said == "--threshold is 3, but it must be from 0 to 1"
+
+
+def test_rejects_invalid_uses(clearformer, run, folder):
     assert clearformer("classify", run).complaint == (
         "there is no text: give texts, name a --file, or pipe texts in"
     )
@@ -87,7 +153,7 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder):
     assert "review, verdict" in complaint  # the columns there are
 
 
-def test_unseen_labels_are_listed(clearformer, run, folder):
+def test_rejects_unseen_labels(clearformer, run, folder):
     (folder / "odd.csv").write_text("text,label\na film,good\na film,odd\n")
     columns = ("--text", "text", "--label", "label")
     complaint = clearformer("evaluate", run, "--data", str(folder / "odd.csv"), *columns).complaint
@@ -95,25 +161,25 @@ def test_unseen_labels_are_listed(clearformer, run, folder):
     assert "'bad', 'good'" in complaint
 
 
-def test_labels_that_are_left_out_are_not_forgotten(clearformer, run, folder):
+def test_skipped_labels_are_reported(clearformer, run, folder):
     (folder / "odd.csv").write_text("text,label\na lovely film,good\na film,odd\n")
     said = clearformer("evaluate", run, "--data", str(folder / "odd.csv"), "--text", "text",
                        "--label", "label", "--unknown-label", "skip").out  # fmt: skip
     assert "note: 1 rows with unknown labels are left out" in said
     assert "accuracy     1.0000 on 1 texts\n" in said
     assert "0.5000 with the 1 left out counted as wrong" in said
-    # Of a class without texts there is no recall, and that is not zero.
+    # The recall of a class without texts is undefined, not zero.
     assert re.search(r"bad +0 +0\.0000 +- +-\n", said)
 
 
-def test_one_class_is_nothing_to_learn(clearformer, folder, tmp_path):
+def test_rejects_single_class(clearformer, folder, tmp_path):
     (folder / "one.csv").write_text("text,label\n" + "a film,good\n" * 40)
     complaint = clearformer("train", "classifier", "--data", str(folder / "one.csv"), "--out",
                             str(tmp_path / "x")).complaint  # fmt: skip
     assert "good" in complaint
 
 
-def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypatch):
+def test_evaluate_generator_reports_bits(clearformer, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     out = str(tmp_path / "run")
@@ -147,7 +213,7 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     after = float(re.search(r"bits per byte +([\d.]+)", text.split("int8 costs")[1])[1])
     assert after == pytest.approx(before + cost, abs=2e-4)
     assert abs(cost) < 0.05
-    # The same as a run of its own, measured beside the one it was made from.
+    # The same as an exported run, compared with its original.
     small = str(tmp_path / "int8")
     assert clearformer("export", out, "--to", "int8", "--out", small).code == 0
     again = clearformer("evaluate", small, "--stride", "4").out
@@ -159,7 +225,7 @@ def test_a_generator_is_measured_in_bits(clearformer, folder, tmp_path, monkeypa
     assert "has int8 weights, which are for inference only" in wrong
 
 
-def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_path, monkeypatch):
+def test_evaluate_transformer_xl_with_any_memory(clearformer, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     text, out = str(tmp_path / "t.txt"), str(tmp_path / "run")
@@ -180,7 +246,7 @@ def test_a_transformer_xl_is_measured_with_any_memory(clearformer, folder, tmp_p
     assert "8 streams of segments of 1024 need 8,193: give a longer text" in long
 
 
-def test_only_a_transformer_xl_has_a_memory(clearformer, run, folder, tmp_path, monkeypatch):
+def test_memory_flag_only_for_transformer_xl(clearformer, run, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     (tmp_path / "t.txt").write_text("\n".join(f"{i} green bottles" for i in range(300)))
     out = str(tmp_path / "run")
@@ -191,26 +257,26 @@ def test_only_a_transformer_xl_has_a_memory(clearformer, run, folder, tmp_path, 
     ).complaint  # fmt: skip
 
 
-def test_only_what_was_held_back_has_not_been_learned(clearformer, run, folder, tmp_path):
-    """A part that a file of one's own does not have must not become all of it."""
+def test_rejects_unknown_part_and_reports_training_data(clearformer, run, folder, tmp_path):
+    """A part that the user's file does not have must not silently mean the whole file."""
     said = clearformer("evaluate", run, "--part", "test").complaint
     assert said == (
-        f"--part is test, but {folder / 'reviews.csv'} is no corpus and has only the parts "
+        f"--part is test, but {folder / 'reviews.csv'} is not a corpus and has only the parts "
         "validation and train of the run: choose one of them, or give other --data"
     )
     said = clearformer("evaluate", run, "--out", str(tmp_path / "x.txt")).complaint
-    assert said == f"--out is for translations, but {run} is no translator"
+    assert said == f"{tmp_path / 'x.txt'} must end in .csv, .tsv, .jsonl or .json"
     said = clearformer("evaluate", run, "--out", str(tmp_path / "no/x.txt")).complaint
     assert said.endswith(f"there is no folder {tmp_path / 'no'}, make it")
 
 
-def test_eight_bits_are_measured_beside_floats(clearformer, run):
+def test_int8_evaluation_shows_float32_result(clearformer, run):
     text = clearformer("evaluate", run, "--weights", "int8").out
     assert re.search(r"^in float32 +1\.0000, loss [\d.]+$", text, re.MULTILINE)
 
 
-def test_a_line_is_a_text(clearformer, run, tmp_path):
-    """Row i of the answer is line i of the file, whatever else could end a line."""
+def test_each_line_is_one_text(clearformer, run, tmp_path):
+    """Row i of the output is line i of the file, whatever other line separators it has."""
     file = tmp_path / "lines.txt"
     file.write_bytes("a lovely\x85film\r\nan awful\x0cfilm\n\n".encode())
     said = clearformer("classify", run, "--file", str(file)).out.splitlines()
@@ -220,7 +286,7 @@ def test_a_line_is_a_text(clearformer, run, tmp_path):
     assert said == f"{file}, line 2 is empty, but every line must be a text"
 
 
-def test_an_answer_never_takes_the_place_of_the_question(clearformer, run, tmp_path):
+def test_does_not_overwrite_input_with_output(clearformer, run, tmp_path):
     table = tmp_path / "mine.csv"
     table.write_text("review,verdict\na lovely film,mine\n")
     said = clearformer("classify", run, "--file", str(table), "--out", str(table)).complaint

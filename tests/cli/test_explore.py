@@ -1,4 +1,4 @@
-"""`clearformer explore`: an address, a model to look at, and clear refusals."""
+"""`clearformer explore`: address, models, and rejected arguments."""
 
 import http.client
 import json
@@ -17,7 +17,7 @@ from clearformer.cli import explore
 
 @pytest.fixture
 def served(monkeypatch):
-    """What the verb would serve, without serving it."""
+    """Replaces the server by a no-op."""
     from clearformer.explore.server import Server
 
     made = []
@@ -28,7 +28,7 @@ def served(monkeypatch):
         server.socket.close()
 
 
-def test_a_real_server_answers_and_ends_with_ctrl_c(tmp_path):
+def test_server_answers_and_stops_on_ctrl_c(tmp_path):
     (tmp_path / "runs").mkdir()
     command = [sys.executable, "-m", "clearformer", "explore", str(tmp_path), "--no-browser"]
     with subprocess.Popen(
@@ -38,7 +38,7 @@ def test_a_real_server_answers_and_ends_with_ctrl_c(tmp_path):
             line = running.stdout.readline()
             place = re.search(r"http://(127\.0\.0\.1:\d+)/", line)[1]
             connection = http.client.HTTPConnection(place, timeout=300)
-            connection.request("GET", "/api/models")  # at once: the address holds when it is told
+            connection.request("GET", "/api/models")  # immediately: the printed address is valid
             assert json.loads(connection.getresponse().read()) == []
             connection.close()
             running.send_signal(signal.SIGINT)
@@ -51,7 +51,7 @@ def test_a_real_server_answers_and_ends_with_ctrl_c(tmp_path):
     assert "there is no model yet" in err
 
 
-def test_runs_here_are_found_without_being_named(clearformer, served, tmp_path, monkeypatch):
+def test_finds_runs_in_working_directory(clearformer, served, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "runs" / "mine"
     (run / "checkpoints").mkdir(parents=True)
@@ -62,9 +62,7 @@ def test_runs_here_are_found_without_being_named(clearformer, served, tmp_path, 
     assert done.out.startswith("explore 0 models at ")
 
 
-def test_with_nothing_to_see_a_small_model_is_trained_once(
-    clearformer, served, tmp_path, monkeypatch
-):
+def test_trains_small_model_if_no_run_exists(clearformer, served, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = explore.first_config()
@@ -86,7 +84,7 @@ def test_with_nothing_to_see_a_small_model_is_trained_once(
     assert "explore 1 model at " in again.out
 
 
-def test_a_taken_port_gives_way_and_the_token_is_in_the_address(clearformer, served, tmp_path):
+def test_uses_other_port_if_taken_and_adds_token_to_address(clearformer, served, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -113,18 +111,18 @@ def test_a_taken_port_gives_way_and_the_token_is_in_the_address(clearformer, ser
         (["--port", "x"], "--port"),
     ],
 )
-def test_mistakes_are_one_line(clearformer, flags, sentence, tmp_path, monkeypatch):
+def test_errors_are_one_line(clearformer, flags, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert sentence in clearformer("explore", "--no-browser", *flags).complaint
 
 
-def test_a_file_that_is_no_model_is_refused(clearformer, tmp_path):
+def test_rejects_file_that_is_not_a_model(clearformer, tmp_path):
     (tmp_path / "a.txt").write_text("text")
     said = clearformer("explore", str(tmp_path / "a.txt"), "--no-browser").complaint
     assert "is not a folder: give a run, a folder of runs, or of weights" in said
 
 
-def test_no_browser_is_opened_where_nobody_sees_it(monkeypatch):
+def test_no_browser_without_display(monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     if sys.platform == "linux":
@@ -136,7 +134,7 @@ def test_no_browser_is_opened_where_nobody_sees_it(monkeypatch):
 
 @pytest.fixture
 def pickled(tmp_path, monkeypatch):
-    """A folder whose only weights are a pickle, which nobody may open."""
+    """A folder whose only weights are a pickle, which must not be opened."""
     folder = tmp_path / "models" / "old"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
@@ -145,7 +143,7 @@ def pickled(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_pickle_is_named_and_not_opened(clearformer, served, pickled):
+def test_pickle_is_reported_and_not_opened(clearformer, served, pickled):
     done = clearformer("explore", str(pickled.parent), "--no-browser")
     assert done.code == 0, done.err
     assert "note: old cannot be opened: " in done.err
@@ -153,7 +151,7 @@ def test_a_pickle_is_named_and_not_opened(clearformer, served, pickled):
     assert done.out.startswith("explore 0 models at ")
 
 
-def test_the_flag_of_import_opens_it(clearformer, served, pickled, monkeypatch):
+def test_allow_bin_opens_pickle(clearformer, served, pickled, monkeypatch):
     opened = []
 
     def noted(path):
@@ -175,14 +173,14 @@ def test_the_flag_of_import_opens_it(clearformer, served, pickled, monkeypatch):
         "import {}/pytorch_model.bin --out {}-new", "explore {}/pytorch_model.bin",
     ],
 )  # fmt: skip
-def test_no_other_verb_opens_a_pickle_either(clearformer, pickled, words):
+def test_other_commands_reject_pickle(clearformer, pickled, words):
     done = clearformer(*(each.format(pickled) for each in words.split()))
     assert done.code == 2
     assert str(pickled) in done.err
     assert "Traceback" not in done.err
 
 
-def test_an_address_of_ipv6_stands_in_brackets():
+def test_ipv6_address_is_in_brackets():
     assert explore.Explore(host="::1")._address(80) == "http://[::1]:80/"
     assert explore.Explore(host="::")._address(80) == "http://[::1]:80/"
     assert explore.Explore(host="0.0.0.0")._address(80) == "http://127.0.0.1:80/"

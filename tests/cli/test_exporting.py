@@ -1,4 +1,4 @@
-"""`clearformer export`: from a run to a folder that others open, and back."""
+"""`clearformer export`: from a run to a folder that other tools open, and back."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_a_run_out_and_in_again(clearformer, run, tmp_path):
+def test_export_import_round_trip(clearformer, run, tmp_path):
     out = tmp_path / "out"
     done = clearformer("export", str(run), "--out", str(out))
     assert done.code == 0, done.err
@@ -42,7 +42,7 @@ def test_a_run_out_and_in_again(clearformer, run, tmp_path):
         assert open_run(tmp_path / "again").model(tokens).equal(before)
 
 
-def test_one_file(clearformer, run, tmp_path):
+def test_export_to_safetensors(clearformer, run, tmp_path):
     out = tmp_path / "x.safetensors"
     done = clearformer("export", str(run), "--to", "safetensors", "--out", str(out))
     assert done.code == 0, done.err
@@ -51,7 +51,7 @@ def test_one_file(clearformer, run, tmp_path):
     assert clearformer("generate", str(tmp_path / "again"), "some", "--max-tokens", "5").code == 0
 
 
-def test_mistakes_are_one_line(clearformer, run, tmp_path):
+def test_errors_are_one_line(clearformer, run, tmp_path):
     assert "is not a run" in clearformer("export", str(tmp_path), "--out", "x").complaint
     taken = clearformer("export", str(run), "--out", str(run)).complaint
     assert taken == f"{run} already exists: choose another folder"

@@ -1,4 +1,4 @@
-"""From a text to a BERT, to filled masks, to a classifier that begins from it."""
+"""`clearformer fill`, and fine-tuning a classifier from a masked model."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def run(folder, clearformer, monkeypatch):
     return str(out)
 
 
-def test_masks_are_filled(clearformer, run):
+def test_fill_prints_candidates(clearformer, run):
     done = clearformer("fill", run, "a [MASK] film. it was [MASK] 3.", "--top-k", "2")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
@@ -54,7 +54,7 @@ def test_masks_are_filled(clearformer, run):
     assert 'clearformer fill bert "A [MASK] text"' in Path(run, "README.md").read_text()
 
 
-def test_a_masked_model_is_evaluated(clearformer, run, folder):
+def test_evaluate_masked_model(clearformer, run, folder):
     said = clearformer("evaluate", run).out
     assert re.search(r"masked accuracy +0\.\d+", said)
     assert "by words" in said
@@ -79,7 +79,7 @@ def test_a_masked_model_is_evaluated(clearformer, run, folder):
     assert "multi30k consists of pairs, but a masked model reads single texts" in complaint
 
 
-def test_a_classifier_begins_from_it(clearformer, run, folder, tmp_path):
+def test_classifier_from_masked_model(clearformer, run, folder, tmp_path):
     source, out = tmp_path / "source", str(tmp_path / "out")
     shutil.copytree(run, source)
     words = ("train", "classify", "--from", str(source), "--data", str(folder / "reviews.csv"),
@@ -95,7 +95,7 @@ def test_a_classifier_begins_from_it(clearformer, run, folder, tmp_path):
     assert clearformer("classify", out, "a lovely film").out.split()[0] in ("good", "bad")
     assert "it can classify and embed, not fill" in clearformer("fill", out, "a [MASK]").complaint
 
-    # The run knows where it began: it goes on without it, by the same words or by fewer.
+    # The run resumes without its origin, with the same or with fewer arguments.
     shutil.rmtree(source)
     longer = ("--steps", "6", "--evaluations", "1", "--threads", "1", "--resume")
     assert "finished at step 6" in clearformer(*words, *longer).out
@@ -104,7 +104,7 @@ def test_a_classifier_begins_from_it(clearformer, run, folder, tmp_path):
     assert "is not a run" in clearformer(*words[:-1], str(tmp_path / "new"), *FEW).complaint
 
 
-def test_pool_freezing_and_length_are_values(clearformer, run, folder, tmp_path):
+def test_pool_freeze_and_length_flags(clearformer, run, folder, tmp_path):
     out = tmp_path / "out"
     done = clearformer(
         "train", "classify", f"--from={run}", "--data", str(folder / "reviews.csv"), "--pool",
@@ -116,14 +116,14 @@ def test_pool_freezing_and_length_are_values(clearformer, run, folder, tmp_path)
     assert saved["train"]["freeze"] == "body"
 
 
-def test_pretraining_goes_on_with_other_text(clearformer, run, folder, tmp_path):
+def test_continued_pretraining_on_other_text(clearformer, run, folder, tmp_path):
     done = clearformer("train", "--from", run, "--data", str(folder / "reviews.csv"), "--out",
                        str(tmp_path / "out"), *FEW)  # fmt: skip
     assert done.code == 0, done.err
     assert "masked loss" in done.out
 
 
-def test_a_generator_goes_on_with_its_byte_pairs(clearformer, folder, tmp_path, monkeypatch):
+def test_continued_training_keeps_byte_pairs(clearformer, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     small = ("--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--model.hidden",
@@ -157,7 +157,7 @@ def test_a_generator_goes_on_with_its_byte_pairs(clearformer, folder, tmp_path, 
         (("--data.vocabulary", "99"), "comes with its tokenizer, wordpiece with"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(clearformer, run, folder, tmp_path, more, words):
+def test_rejects_settings_that_do_not_fit(clearformer, run, folder, tmp_path, more, words):
     complaint = clearformer("train", "classify", "--from", run, "--data",
                             str(folder / "reviews.csv"), "--out", str(tmp_path / "x"), *more,
                             ).complaint  # fmt: skip
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_one_sentence(clearformer, run, folder, tmp_path, m
     assert not (tmp_path / "x").exists()
 
 
-def test_words_that_do_not_go_together(clearformer, run, tmp_path):
+def test_rejects_contradicting_arguments(clearformer, run, tmp_path):
     complaint = clearformer("train", "gpt2-small", "--from", run).complaint
     assert complaint == (
         f"with --from the model is that of {run}: leave out 'gpt2-small', or use classify"
@@ -176,4 +176,4 @@ def test_words_that_do_not_go_together(clearformer, run, tmp_path):
     assert "is not a run" in complaint
     (tmp_path / "config.json").write_text("{")
     complaint = clearformer("train", "--out", str(tmp_path), "--resume").complaint
-    assert complaint.startswith(f"{tmp_path}/config.json is no JSON: ")
+    assert complaint.startswith(f"{tmp_path}/config.json is not valid JSON:  ")

@@ -1,4 +1,4 @@
-"""`clearformer generate`: streams, files, forms, drafts; each mistake is one sentence."""
+"""`clearformer generate`: streaming, files, constraints, drafts; each error is one sentence."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from clearformer.text import ByteFallbackPairs, Bytes, Words
 from clearformer.text.byte_fallback import BYTES, SPACE, FallbackSpec
 
 
-def test_it_streams_and_tells_how_fast(clearformer, run):
+def test_streams_text_and_reports_speed(clearformer, run):
     said = clearformer("generate", run, "12 g", "--max-tokens", "40", "--temperature", "0")
     assert said.out.startswith("12 g")
     assert len(said.out.encode()) >= 44
@@ -28,7 +28,7 @@ def test_it_streams_and_tells_how_fast(clearformer, run):
 
 
 @pytest.mark.parametrize("extra", [("--lookup", "5"), ("--draft", "RUN"), ("--batch-size", "1")])
-def test_drafts_change_no_letter(clearformer, run, extra):
+def test_drafts_do_not_change_text(clearformer, run, extra):
     extra = [run if word == "RUN" else word for word in extra]
     plain = clearformer("generate", run, "12 g", "--max-tokens", "90", "--seed", "3").out
     assert (
@@ -37,7 +37,7 @@ def test_drafts_change_no_letter(clearformer, run, extra):
     )
 
 
-def test_a_file_gives_one_result_a_line(clearformer, run, folder):
+def test_file_gives_one_result_per_line(clearformer, run, folder):
     prompts = [f"{i} green" if i % 3 else str(i) for i in range(20)]
     (folder / "prompts.txt").write_text("\n".join(prompts) + "\n")
     ask = ("generate", run, "--file", str(folder / "prompts.txt"), "--jsonl", "--samples", "2")
@@ -52,8 +52,8 @@ def test_a_file_gives_one_result_a_line(clearformer, run, folder):
     assert [json.loads(line)["text"] for line in drafted] == [row["text"] for row in rows]
 
 
-def test_many_samples_are_written_some_at_a_time(clearformer, run, monkeypatch):
-    """However many are asked for, no more than so many share a batch; the texts stay the same."""
+def test_samples_are_generated_in_batches(clearformer, run, monkeypatch):
+    """At most batch-size texts share a batch, and the texts do not depend on it."""
     ask = (
         "generate",
         run,
@@ -80,7 +80,7 @@ def test_many_samples_are_written_some_at_a_time(clearformer, run, monkeypatch):
     assert sizes == [2, 2, 1]
 
 
-def test_forms_are_filled(clearformer, run):
+def test_constraints_are_fulfilled(clearformer, run):
     ask = ("generate", run, "x", "--jsonl", "--samples", "6", "--temperature", "3")
     rows = [
         json.loads(line) for line in clearformer(*ask, "--choices", "yes,no,maybe").out.splitlines()
@@ -93,14 +93,14 @@ def test_forms_are_filled(clearformer, run):
     assert all(re.fullmatch(r"\d{4}-\d\d", json.loads(row)["text"]) for row in rows)
 
 
-def test_a_form_that_was_cut_is_told(clearformer, run):
+def test_reports_incomplete_constraint(clearformer, run):
     note = "note: the text does not match yet after --max-tokens 4 tokens"
     for more in ((), ("--jsonl", "--samples", "2")):
         ask = ("generate", run, "x", "--pattern", r"\d{4}-\d\d", *more, "--quiet")
         assert note in clearformer(*ask, "--max-tokens", "4").err
         assert "note" not in clearformer(*ask, "--max-tokens", "7").err
     for more in ((), ("--jsonl", "--samples", "2")):
-        # Of 32 tokens 30 are the prompt's, and the last token needs no more room.
+        # 30 of 32 tokens are the prompt, and the last token is not read.
         ask = ("generate", run, "x" * 30, "--pattern", r"\d{4}-\d\d", *more, "--quiet")
         assert clearformer(*ask, "--context-overflow", "stop").err.splitlines()[0] == (
             "note: the text does not match yet after 3 tokens, where the context is full: "
@@ -114,7 +114,7 @@ def test_a_form_that_was_cut_is_told(clearformer, run):
     assert "note" not in clearformer(*free).err
 
 
-def test_stops_bans_and_forces(clearformer, run):
+def test_stop_banned_and_forced_flags(clearformer, run):
     # The most likely text: letters of a random one differ between machines that round otherwise.
     ask = ("generate", run, "1", "--temperature", "0", "--max-tokens", "60", "--quiet")
     free = clearformer(*ask).out
@@ -127,15 +127,15 @@ def test_stops_bans_and_forces(clearformer, run):
 
 
 @pytest.mark.parametrize("weights", ["float32", "int8"])
-def test_int8_writes_too(clearformer, run, weights):
+def test_generates_with_int8(clearformer, run, weights):
     said = clearformer("generate", run, "12 green", "--weights", weights, "--max-tokens", "20")
     assert said.code == 0
     assert said.out.startswith("12 green")
 
 
 @pytest.mark.parametrize("several", [("--samples", "2"), ("--beam", "2")])
-def test_the_compiler_gets_nothing_packed(clearformer, run, monkeypatch, several):
-    """It cannot read that; compiling itself takes too long to be tried here."""
+def test_compiled_model_is_not_packed(clearformer, run, monkeypatch, several):
+    """The compiler does not support packed weights; compilation itself is too slow to test."""
     packed = []
 
     def compiled(writer, backend):
@@ -148,7 +148,7 @@ def test_the_compiler_gets_nothing_packed(clearformer, run, monkeypatch, several
     assert packed == [False]
 
 
-def test_probabilities_are_shown(clearformer, run):
+def test_shows_probabilities(clearformer, run):
     rows = clearformer("generate", run, "12 g", "--max-tokens", "5", "--show-probabilities").out
     assert len(re.findall(r"^ +[\d.]+ +[\d.]+ bits +[\d.]+  \".*\"$", rows, re.MULTILINE)) == 5
     ask = ("generate", run, "12 g", "--max-tokens", "5", "--show-probabilities", "--jsonl")
@@ -163,10 +163,10 @@ def test_probabilities_are_shown(clearformer, run):
     ("flags", "sentence"),
     [
         (("",), "the prompt is empty, and a bytes tokenizer has no token that begins a text"),
-        (("x" * 33,), "the prompt has 33 tokens, but the context of modern-small is 32: give its"),
-        (("x", "--banned", "xyz"), "'xyz' is no token of this tokenizer (bytes)"),
+        (("x" * 33, "--context-overflow", "stop"), "the prompt has 33 tokens, but the context of"),
+        (("x", "--banned", "xyz"), "'xyz' is not a token of this tokenizer (bytes)"),
         (("x", "--banned", "#256"), "there is no token #256: this tokenizer (bytes) has the"),
-        (("x", "--banned", "#²"), "'#²' is no token of this tokenizer (bytes), which encodes it"),
+        (("x", "--banned", "#²"), "'#²' is not a token of this tokenizer (bytes), which en"),
         (("x", "--banned", "#" + "9" * 5000), "'#999"),
         (("x", "--forced", "a", "--pattern", "a+"), "give either --forced or --pattern, and not"),
         (("x", "--forced", "a", "--choices", "a"), "give either --forced or --choices, and not"),
@@ -187,20 +187,30 @@ def test_probabilities_are_shown(clearformer, run):
         (("x", "--lookup", "0"), "--lookup is 0, but it must be at least 1"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_sentence_and_nothing_is_written(clearformer, run, flags, sentence):
+def test_errors_are_one_sentence_and_write_nothing(clearformer, run, flags, sentence):
     said = clearformer("generate", run, *flags)
     assert said.complaint.startswith(sentence)
     assert said.out == ""
 
 
-def test_the_mistake_of_a_late_prompt_comes_first(clearformer, run, tmp_path):
+def test_invalid_prompt_is_reported_before_generating(clearformer, run, tmp_path):
     (tmp_path / "p.txt").write_text("one\ntwo\n" + "x" * 40 + "\n")
-    said = clearformer("generate", run, "--file", str(tmp_path / "p.txt"))
+    strict = ("--context-overflow", "stop")
+    said = clearformer("generate", run, "--file", str(tmp_path / "p.txt"), *strict)
     assert said.complaint.startswith(f"{tmp_path / 'p.txt'}, line 3: the prompt has 40 tokens")
     assert said.out == ""
 
 
-def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
+def test_long_prompt_keeps_its_end_with_a_note(clearformer, run):
+    done = clearformer("generate", run, "12 green bottles" * 3, "--max-tokens", "3")
+    assert done.code == 0
+    assert (
+        "note: the prompt has 48 tokens, but the context of modern-small is 32: its last 24 tokens "
+        "are continued (--context-overflow stop refuses it)"
+    ) in done.err
+
+
+def test_rejects_too_few_tokens_and_contradicting_flags(clearformer, run, folder):
     (folder / "p.txt").write_text("12 g\n")
     file = str(folder / "p.txt")
     for words, sentence in {
@@ -221,8 +231,8 @@ def test_a_form_has_room_and_flags_do_not_contradict(clearformer, run, folder):
         assert (done.code, done.out) == (2, ""), "what cannot be is said before anything is written"
 
 
-def test_flags_mean_a_text_that_goes_on(small):
-    """A tokenizer that opens texts with a space does not put it behind a prompt."""
+def test_token_flags_are_encoded_as_continuation(small):
+    """A tokenizer that adds a leading space does not add one after a prompt."""
     merges = ((SPACE, "e"), ("e", "s"))
     parts = FallbackSpec(("<unk>", *BYTES, SPACE, "e", "s", *map("".join, merges)), merges)
     tokenizer = ByteFallbackPairs(parts)
@@ -268,7 +278,7 @@ def theirs(tmp_path_factory, scrambled):
 
 @pytest.mark.parametrize("penalty", [(), ("--length-penalty", "0.2")])
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_a_beam_finds_the_texts_of_transformers(clearformer, theirs, tmp_path, family, penalty):
+def test_beam_search_matches_transformers(clearformer, theirs, tmp_path, family, penalty):
     model, run = theirs[family]
     prompts = ["12 green", "7", "bottles of ale", "x y"]
 
@@ -300,7 +310,7 @@ def test_a_beam_finds_the_texts_of_transformers(clearformer, theirs, tmp_path, f
     assert alone.err.startswith("28 tokens in ")
 
 
-def test_a_beam_takes_weights_bans_and_the_context(clearformer, run):
+def test_beam_supports_int8_bans_and_context_limit(clearformer, run):
     ask = ("generate", run, "12 g", "--beam", "3", "--jsonl")
     (free,) = map(json.loads, clearformer(*ask, "--max-tokens", "20").out.splitlines())
     (banned,) = map(
@@ -337,7 +347,7 @@ def test_a_beam_takes_weights_bans_and_the_context(clearformer, run):
         (("--pattern", "x"), "searches for the most likely text"),
     ],
 )
-def test_what_has_no_meaning_with_a_beam_is_refused(clearformer, run, flags, why):
+def test_rejects_flags_that_conflict_with_beam(clearformer, run, flags, why):
     said = clearformer("generate", run, "x", "--beam", "4", *flags)
     assert said.complaint == f"{flags[0]} does not go with --beam, which {why}: leave one out"
     assert said.out == ""
@@ -356,7 +366,7 @@ def test_what_has_no_meaning_with_a_beam_is_refused(clearformer, run, flags, why
         (("--beam", "2", "--min-tokens", "3", "--max-tokens", "2"), "min_tokens is 3, but it"),
     ],
 )  # fmt: skip
-def test_a_wrong_beam_is_one_sentence(clearformer, run, flags, sentence):
+def test_rejects_invalid_beam(clearformer, run, flags, sentence):
     said = clearformer("generate", run, "x", *flags)
     assert said.complaint.startswith(sentence)
     assert said.out == ""

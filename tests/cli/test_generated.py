@@ -1,4 +1,4 @@
-"""How texts and tokens are shown."""
+"""Display of generated texts and tokens."""
 
 import json
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from clearformer.generate.detokenize import Token
 from clearformer.generate.stream import Completion
 
 
-def test_a_token_by_its_surprise(capsys, monkeypatch):
+def test_tokens_are_coloured_by_surprisal(capsys, monkeypatch):
     sure, odd = Token(1, "a", 0.5, 0.2, 0.1), Token(1, "\x9ba", 0.5, 9.0, 0.1)
     tabled(odd)
     assert capsys.readouterr().out == '  0.5000    9.00 bits   0.1000  "\\u009ba"\n'
@@ -19,7 +19,7 @@ def test_a_token_by_its_surprise(capsys, monkeypatch):
     assert capsys.readouterr().out == "\x1b[38;5;46ma\x1b[0m\x1b[38;5;196m\\x9ba\x1b[0m"
 
 
-def test_a_line_of_json_is_one_line_for_every_reader(capsys):
+def test_json_output_is_one_line(capsys):
     tokens = [Token(1, "a\u2028", 0.5, 1.00004, 0.1), Token(7, "\n\x85", 0.25, 2.0, 0.7)]
     text = SimpleNamespace(prompt="é", text="a\u2028\n\x85", finish_reason="length", tokens=tokens)
     assert as_line(text) == "éa\u2028\n\x85\n"

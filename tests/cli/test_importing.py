@@ -1,4 +1,4 @@
-"""`clearformer import`, from the folder of another tool to text of its model."""
+"""`clearformer import`: from a folder of another tool to a run."""
 
 import json
 import shlex
@@ -47,7 +47,7 @@ def test_import_then_generate(clearformer, folder, tmp_path):
     assert clearformer("describe", str(tmp_path / "run")).code == 0
 
 
-def test_the_run_is_named_after_the_folder(clearformer, folder, tmp_path, monkeypatch):
+def test_run_is_named_after_folder(clearformer, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert clearformer("import", str(folder())).code == 0
     assert (tmp_path / "runs/theirs/checkpoints/step-0/model.safetensors").exists()
@@ -55,7 +55,7 @@ def test_the_run_is_named_after_the_folder(clearformer, folder, tmp_path, monkey
     assert again.complaint == "runs/theirs already exists: choose another folder"
 
 
-def test_an_encoder_without_a_mask_is_embedded(clearformer, folder, tmp_path):
+def test_encoder_without_mask_token_suggests_embed(clearformer, folder, tmp_path):
     done = clearformer("import", str(folder("bert")), "--out", str(tmp_path / "run"))
     assert "head Pretraining" in done.out
     assert "next: clearformer embed" in done.out
@@ -71,10 +71,8 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_verb_that_fits_is_named_and_works(
-    clearformer, small, scrambled, prose, tmp_path, verb
-):
-    """The line that import prints, taken as it is."""
+def test_suggested_command_works(clearformer, small, scrambled, prose, tmp_path, verb):
+    """The suggested command is run exactly as printed."""
     pieces = WordPieces.train([prose], 300)
     config = small("bert", vocabulary=pieces.size, head=VERBS[verb])
     model = scrambled(build(config)).eval()
@@ -85,18 +83,25 @@ def test_the_verb_that_fits_is_named_and_works(
     assert clearformer(*shlex.split(hint)).code == 0
 
 
-UNTRAINED = [
-    TokenClassifier(classes=2, names=("O", "X")),
-    AnswerSpan(),
-    NextSentence(),
-    MultipleChoice(),
-]
+@pytest.mark.parametrize(
+    ("head", "verb"),
+    [(TokenClassifier(classes=2, names=("O", "X")), "label"), (AnswerSpan(), "answer")],
+)
+def test_hint_for_label_and_answer_heads_works(clearformer, folder, tmp_path, head, verb):
+    run = str(tmp_path / "run")
+    done = clearformer("import", str(folder("bert", head=head)), "--out", run)
+    _, _, hint = done.out.partition("next: clearformer ")
+    assert hint.startswith(verb)
+    assert clearformer(*shlex.split(hint)).code == 0
+    complaint = clearformer("evaluate", run).complaint
+    assert complaint == f"{head.noun} learns from a file of yours: give it as --data"
+
+
+UNTRAINED = [NextSentence(), MultipleChoice()]
 
 
 @pytest.mark.parametrize("head", UNTRAINED, ids=lambda head: type(head).__name__)
-def test_a_head_without_a_verb_is_embedded_and_refused_in_a_sentence(
-    clearformer, folder, tmp_path, head
-):
+def test_head_without_verb_suggests_embed(clearformer, folder, tmp_path, head):
     run = str(tmp_path / "run")
     done = clearformer("import", str(folder("bert", head=head)), "--out", run)
     assert f"head {type(head).__name__}" in done.out
@@ -128,7 +133,7 @@ def test_a_head_without_a_verb_is_embedded_and_refused_in_a_sentence(
         (lambda path: (path / "tokenizer.json").write_text("{}"), "tokenizer.json"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(clearformer, folder, tmp_path, change, sentence):
+def test_errors_are_one_line_and_leave_no_files(clearformer, folder, tmp_path, change, sentence):
     path = folder()
     change(path)
     out = tmp_path / "runs/x"
@@ -137,9 +142,7 @@ def test_mistakes_are_one_line_and_leave_nothing(clearformer, folder, tmp_path, 
     assert not out.parent.exists() or list(out.parent.iterdir()) == []
 
 
-def test_a_setting_that_is_ignored_is_named_and_one_that_changes_numbers_refused(
-    clearformer, folder, tmp_path
-):
+def test_ignored_settings_are_reported_and_unsupported_rejected(clearformer, folder, tmp_path):
     path = folder()
     settings = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**settings, "shiny": 2}))
@@ -150,7 +153,7 @@ def test_a_setting_that_is_ignored_is_named_and_one_that_changes_numbers_refused
     assert "scale_attn_weights is False, but clearformer computes True" in complaint
 
 
-def test_what_is_nowhere(clearformer):
+def test_rejects_missing_path(clearformer):
     assert "there is no folder or file /no/such" in clearformer("import", "/no/such").complaint
 
 
@@ -163,10 +166,8 @@ def test_what_is_nowhere(clearformer):
         ("gpt2", TokenClassifier(), "mean"),  # its first token sees no other
     ],
 )
-def test_another_head_is_given_to_what_was_imported(
-    clearformer, folder, tmp_path, family, head, pool
-):
+def test_classifier_head_for_imported_model(clearformer, folder, tmp_path, family, head, pool):
     run = tmp_path / "run"
     assert clearformer("import", str(folder(family, head=head)), "--out", str(run)).code == 0
-    found = finetune_config(run, classify=True).model.head
+    found = finetune_config(run, "classify").model.head
     assert found == Classifier(pool=pool)

@@ -1,4 +1,4 @@
-"""Texts as words, in a file, through a pipe; and never a silent wait."""
+"""Texts as arguments, from files and pipes; and no silent waiting."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from clearformer.text import Bytes
 
 @pytest.fixture
 def pipe(monkeypatch):
-    """Have the process's standard input be a pipe with this in it."""
+    """Replace the standard input of the process by a pipe with this content."""
     opened = []
 
     def put(content, *, end=True):
@@ -58,7 +58,7 @@ def model(small, scrambled, tmp_path):
 NONE = "there is no text: give texts, name a --file, or pipe texts in"
 
 
-def test_what_is_meant(pipe, monkeypatch):
+def test_chooses_arguments_file_or_pipe(pipe, monkeypatch):
     with open(os.devnull) as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         assert not is_piped()
@@ -80,7 +80,7 @@ def test_what_is_meant(pipe, monkeypatch):
     assert not is_piped()
 
 
-def test_a_pipe_that_is_silent_is_named(pipe, capsys, monkeypatch):
+def test_reports_waiting_for_silent_pipe(pipe, capsys, monkeypatch):
     said = threading.Event()
     sentences = []
     monkeypatch.setattr(inputs, "PATIENCE", 0.01)
@@ -94,7 +94,7 @@ def test_a_pipe_that_is_silent_is_named(pipe, capsys, monkeypatch):
     assert len(sentences) == 1
 
 
-def test_a_terminal_is_told_at_once(monkeypatch, capsys):
+def test_reports_reading_from_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     with awaiting("-", "texts, one a line"):
@@ -102,7 +102,7 @@ def test_a_terminal_is_told_at_once(monkeypatch, capsys):
     assert said == "clearformer: reading texts, one a line, from the terminal: end with Ctrl-D\n"
 
 
-def test_cuts_are_counted(capsys):
+def test_tell_cut_counts_texts(capsys):
     tell_cut(0, 5, 12)
     tell_cut(1234, 5678, 4096)
     assert capsys.readouterr().err == (
@@ -111,7 +111,7 @@ def test_cuts_are_counted(capsys):
 
 
 @pytest.mark.parametrize("words", [(), ("-",), ("--file", "-")])
-def test_vectors_and_classes_of_piped_lines(clearformer, model, pipe, words):
+def test_embed_and_classify_piped_lines(clearformer, model, pipe, words):
     run = model("gpt2")
     pipe(b"one\ntwo\n")
     rows = clearformer("embed", run, *words, "--json").out.splitlines()
@@ -123,7 +123,7 @@ def test_vectors_and_classes_of_piped_lines(clearformer, model, pipe, words):
 
 
 @pytest.mark.parametrize("words", [(), ("-",)])
-def test_a_prompt_through_a_pipe(clearformer, model, pipe, words):
+def test_generate_from_piped_prompt(clearformer, model, pipe, words):
     """All of it is one prompt; with --file each line is one."""
     run = model("gpt2", length=40)
     asked = ("generate", run, "--max-tokens", "3", "--quiet", "--temperature", "0")
@@ -134,7 +134,7 @@ def test_a_prompt_through_a_pipe(clearformer, model, pipe, words):
     assert [json.loads(row)["prompt"] for row in rows] == ["hello", "you"]
 
 
-def test_masks_through_a_pipe(clearformer, model, pipe, monkeypatch):
+def test_fill_from_piped_lines(clearformer, model, pipe, monkeypatch):
     run = model("bert", head=MaskedToken())
     asked = []
 
@@ -149,7 +149,7 @@ def test_masks_through_a_pipe(clearformer, model, pipe, monkeypatch):
     assert asked == ["a [MASK]", "b [MASK]", "c [MASK]"]
 
 
-def test_nothing_is_taken_from_who_gives_texts(clearformer, model, pipe):
+def test_does_not_read_pipe_if_texts_are_given(clearformer, model, pipe):
     run = model("gpt2", length=40)
     stream = pipe(b"for somebody else\n")
     assert clearformer("embed", run, "a").code == 0
@@ -157,7 +157,7 @@ def test_nothing_is_taken_from_who_gives_texts(clearformer, model, pipe):
     assert stream.read() == "for somebody else\n"
 
 
-def test_an_empty_pipe(clearformer, model, pipe):
+def test_rejects_empty_pipe(clearformer, model, pipe):
     run = model("gpt2", length=40)
     empty = "standard input is empty, but a text is needed: give one, or pipe one in"
     for words in ((), ("-",)):
@@ -171,7 +171,7 @@ def test_an_empty_pipe(clearformer, model, pipe):
     assert clearformer(*asked).out == clearformer(*asked, "\n").out
 
 
-def test_a_closed_standard_input(clearformer, model, monkeypatch):
+def test_rejects_closed_standard_input(clearformer, model, monkeypatch):
     run = model("gpt2", length=40)
     monkeypatch.setattr(sys, "stdin", None)
     assert clearformer("embed", run).complaint == NONE
@@ -182,7 +182,7 @@ def test_a_closed_standard_input(clearformer, model, monkeypatch):
     sys.stdin.close()
 
 
-def test_files_by_their_ending(clearformer, model, tmp_path):
+def test_reads_and_writes_files_by_extension(clearformer, model, tmp_path):
     run = model("classifier", head=Classifier(classes=2, names=("bad", "good")))
     (tmp_path / "x.json").write_text('["one", {"text": "a text of many bytes"}]')
     for ending in ("csv", "tsv", "jsonl", "json"):
@@ -192,7 +192,8 @@ def test_files_by_their_ending(clearformer, model, tmp_path):
         assert done.err == "note: texts longer than 12 tokens were cut to that length: 1 of 2\n"
     first = json.loads((tmp_path / "y.jsonl").read_text().splitlines()[0])
     assert first["text"] == "one"
-    assert sum(first["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert first["predicted"] in ("bad", "good")
+    assert 0.5 <= first["probability"] <= 1
     assert json.loads((tmp_path / "y.json").read_text())[0] == first
     said = clearformer("classify", run, "x", "--out", str(tmp_path / "y.txt")).complaint
     assert said.endswith("y.txt must end in .csv, .tsv, .jsonl or .json")
@@ -200,7 +201,7 @@ def test_files_by_their_ending(clearformer, model, tmp_path):
     assert "z.tsv cannot contain 'a\\tb', which has a tab" in said
 
 
-def test_an_evaluation_says_what_it_cut(clearformer, model, tmp_path):
+def test_evaluate_reports_truncated_texts(clearformer, model, tmp_path):
     run = model("classifier", head=Classifier(classes=2, names=("bad", "good")))
     (tmp_path / "t.csv").write_text("text,label\nshort,good\na text of many bytes,bad\n")
     done = clearformer("evaluate", run, "--data", str(tmp_path / "t.csv"))

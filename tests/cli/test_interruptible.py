@@ -1,4 +1,4 @@
-"""Ctrl-C as a stop condition: no text that was generated is lost."""
+"""Ctrl-C as a stop condition: generated text is not lost."""
 
 import json
 import os
@@ -46,11 +46,11 @@ main(sys.argv[2:])
 
 @pytest.fixture
 def interrupted():
-    """What a command leaves that Ctrl-C meets when it has drawn so many tokens."""
+    """Output of a command that is interrupted by Ctrl-C after this many tokens."""
 
     def run(tokens, *words):
         program = [sys.executable, "-c", WAITING, str(tokens), *words]
-        # A shell in the background has its children ignore Ctrl-C, and they hand that on.
+        # Background jobs ignore Ctrl-C, and their children inherit that.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         # Bytes, and decoded here: a carriage return that the model wrote stays one.
         with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -67,7 +67,7 @@ def interrupted():
     return run
 
 
-def test_ctrl_c_keeps_what_was_written(clearformer, run, interrupted):
+def test_ctrl_c_keeps_generated_text(clearformer, run, interrupted):
     ask = ("generate", run, "12 g", "--temperature", "0")
     whole = clearformer(*ask, "--max-tokens", "20", "--quiet").out
     assert interrupted(20, *ask) == whole
@@ -75,7 +75,7 @@ def test_ctrl_c_keeps_what_was_written(clearformer, run, interrupted):
     assert interrupted(20, *ask, "--stop", f"{whole[-4:-1]}#") == whole
 
 
-def test_ctrl_c_keeps_each_sample_as_far_as_it_came(clearformer, run, interrupted):
+def test_ctrl_c_keeps_partial_samples(clearformer, run, interrupted):
     ask = ("generate", run, "12 g", "--samples", "2", "--banned", "\n", "--quiet")
     # Seven tokens of each, and an eighth of the first.
     first, _ = clearformer(*ask, "--max-tokens", "8").out.rstrip("\n").split("\n")
@@ -84,7 +84,7 @@ def test_ctrl_c_keeps_each_sample_as_far_as_it_came(clearformer, run, interrupte
 
 
 @pytest.mark.parametrize("draft", [(), ("--lookup", "4")])
-def test_ctrl_c_tells_which_texts_are_not_done(clearformer, run, tmp_path, interrupted, draft):
+def test_ctrl_c_marks_interrupted_texts(clearformer, run, tmp_path, interrupted, draft):
     (tmp_path / "p.txt").write_text("12 green\n7\n3 b\n")
     ask = (
         "generate",
@@ -106,18 +106,18 @@ def test_ctrl_c_tells_which_texts_are_not_done(clearformer, run, tmp_path, inter
     ]
 
 
-def test_ctrl_c_keeps_the_best_of_a_search(clearformer, run, tmp_path, interrupted):
+def test_ctrl_c_keeps_best_beam(clearformer, run, tmp_path, interrupted):
     (tmp_path / "p.txt").write_text("12 green\n7\n3 b\n")
     ask = ("generate", run, "--file", str(tmp_path / "p.txt"), "--jsonl", "--batch-size", "1")
     ask += ("--beam", "3", "--banned", "#255")
     rows = [json.loads(line) for line in clearformer(*ask, "--max-tokens", "12").out.splitlines()]
     cut = json.loads(clearformer(*ask, "--max-tokens", "5").out.splitlines()[1])
-    # A search has looked at what would come next, and takes it along.
+    # A search has already computed the next token and includes it.
     left = interrupted(17, *ask, "--max-tokens", "12").splitlines()
     assert [json.loads(line) for line in left] == [rows[0], cut | {"reason": "interrupted"}]
 
 
-def test_a_second_ctrl_c_ends_at_once_and_a_background_job_hears_none():
+def test_second_ctrl_c_raises_and_background_job_ignores_it():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with Interrupt() as interrupt:

@@ -1,4 +1,4 @@
-"""`--processes` and torchrun: real processes, started, stopped, killed."""
+"""`--processes` and torchrun: real processes, started, stopped and killed."""
 
 import contextlib
 import errno
@@ -67,7 +67,7 @@ def command(words):
 
 
 def until(step, folder, process):
-    """A checkpoint of this step or a later one: one alone may come and go between two looks."""
+    """Wait for a checkpoint of this step or a later one (it may be pruned between polls)."""
     while not any(int(p.name[5:]) >= step for p in folder.glob("checkpoints/step-*")):
         assert process.poll() is None
         time.sleep(0.02)
@@ -89,8 +89,8 @@ def state(folder):
     return found.step, hashes, curve
 
 
-def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, several):
-    """--processes, ended by SIGTERM and continued by torchrun, which loses a worker on the way."""
+def test_stop_and_killed_worker_do_not_change_run(words, start, tmp_path, several):
+    """--processes, ended by SIGTERM and resumed by torchrun, of which one worker is killed."""
     agent = start("clearformer", *words("disturbed"), "--processes", "2")
     until(10, tmp_path / "disturbed", agent)
     agent.send_signal(signal.SIGTERM)
@@ -112,7 +112,7 @@ def test_a_stop_and_a_killed_worker_change_nothing(words, start, tmp_path, sever
     assert state(tmp_path / "disturbed") == state(tmp_path / "whole")
 
 
-def test_f30_when_a_node_disappears_the_other_goes_on_alone(words, start, tmp_path):
+def test_f30_remaining_node_continues_alone(words, start, tmp_path):
     with socket.create_server(("localhost", 0)) as server:
         port = server.getsockname()[1]
     patience = "last_call_timeout=4,keep_alive_interval=1,keep_alive_max_attempt=4"
@@ -122,7 +122,7 @@ def test_f30_when_a_node_disappears_the_other_goes_on_alone(words, start, tmp_pa
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"),
         *("--rdzv-conf", patience, "-m", "clearformer", *words("run"), "--steps", "100000"),
     )
-    stays = start(*torchrun)  # and holds the meeting: without it there would be none
+    stays = start(*torchrun)  # and holds the rendezvous
     while not listening(port):
         assert stays.poll() is None, start.said()
         time.sleep(0.05)
@@ -156,11 +156,11 @@ def listening(port):
 
 
 def of_torch(said):
-    """Lines of torch's logs and stacks, which nobody asked for."""
+    """Lines of torch's own logs and stack traces."""
     return re.findall(r"^(?:\S*\[?[WE]\d{4} |frame #).*$", said, re.MULTILINE)
 
 
-def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, tmp_path):
+def test_killed_launcher_ends_workers_silently(words, start, tmp_path):
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     until(10, tmp_path / "run", agent)
     started = workers(agent.pid)
@@ -169,17 +169,17 @@ def test_a_killed_launcher_takes_its_workers_along_without_a_word(words, start, 
     agent.wait(300)
     until_gone(started)
     assert of_torch(start.said()) == []
-    # Whether a worker still gives a sign of life before it ends, and so would complain, is chance.
+    # Whether a worker still reports before it ends depends on timing.
     quiet = ["TORCH_CPP_LOG_LEVEL=ERROR" in each for each in told]
     assert quiet == [True, True]
-    # Saved, and nobody takes it for an end that was asked for.
+    # Saved, and not recorded as a requested stop.
     saved = checkpoint.newest(tmp_path / "run/checkpoints", print).step
     last = metrics.read(tmp_path / "run/metrics.jsonl")[-1]
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 143}
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc to find the sockets")
-def test_nothing_listens_to_the_network(words, start, tmp_path):
+def test_listens_only_on_loopback(words, start, tmp_path):
     """Neither the launcher nor a rank, from the start until the end; DDP is in test_f29."""
     more = ("--processes", "2", "--parallel", "fsdp2", "--steps", "5")
     agent = start("clearformer", *words("run"), *more)
@@ -192,7 +192,7 @@ def test_nothing_listens_to_the_network(words, start, tmp_path):
     assert all(each.is_loopback for each in found), found
 
 
-def test_a_launcher_killed_while_ranks_start_leaves_none_of_them(words, start, tmp_path):
+def test_launcher_killed_during_start_leaves_no_ranks(words, start, tmp_path):
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     while len(started := workers(agent.pid)) < 2:
         assert agent.poll() is None, start.said()
@@ -216,8 +216,8 @@ def require_killed(rank, agent, folder, said):
     assert step >= checkpoint.newest(folder / "checkpoints", print).step >= 5
 
 
-def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path):
-    """Rank 0, which writes; rank 1 is killed in test_under_nohup_a_closed_terminal_is_ignored."""
+def test_f29_killed_rank_is_reported_and_recorded(words, start, tmp_path):
+    """Rank 0, which writes; rank 1 is killed in test_nohup_ignores_closed_terminal."""
     agent = start("clearformer", *words("run"), "--processes", "2", "--steps", "100000")
     found = []
     while not any(tmp_path.glob("run/checkpoints/step-*")):
@@ -229,7 +229,7 @@ def test_f29_a_killed_rank_is_said_and_written_down(words, start, tmp_path):
     require_killed(0, agent, tmp_path / "run", start.said)
 
 
-# A process that is its own session takes the terminal on its standard input for its own.
+# A session leader acquires the terminal on its standard input.
 IN_A_TERMINAL = """
 import fcntl, runpy, signal, termios
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
@@ -239,8 +239,8 @@ runpy.run_module("clearformer", run_name="__main__")
 
 
 @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
-def test_f27_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, processes):
-    """It gets SIGHUP, and cannot write any more."""
+def test_f27_closed_terminal_saves_and_ends_run(words, tmp_path, processes):
+    """The run gets SIGHUP and can no longer write to the terminal."""
     ours, its = os.openpty()
     os.set_blocking(ours, False)
     more = [*processes, "--steps", "100000"]
@@ -261,7 +261,7 @@ def test_f27_a_terminal_that_is_closed_ends_a_run_after_saving(words, tmp_path, 
     assert last == {"event": "end", "step": saved, "reason": "stopped", "exit": 129}
 
 
-def test_under_nohup_a_closed_terminal_is_ignored(words, tmp_path):
+def test_nohup_ignores_closed_terminal(words, tmp_path):
     ignoring = "import signal, runpy; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     program = f"{ignoring}; runpy.run_module('clearformer', run_name='__main__')"
     more = ("--processes", "2", "--steps", "100000")
@@ -277,7 +277,7 @@ def test_under_nohup_a_closed_terminal_is_ignored(words, tmp_path):
     require_killed(1, run, tmp_path / "run", log.read_text)
 
 
-def test_a_refused_run_of_several_leaves_nothing(words, start, tmp_path):
+def test_rejected_run_leaves_no_folder(words, start, tmp_path):
     agent = start("clearformer", *words("more/run"), "--processes", "2", "--fit", "10MB")
     assert agent.wait(300) == 2
     assert "does not fit into 10.0 MB" in start.said()
@@ -306,18 +306,18 @@ def workers(agent):
 
 
 def variables(process):
-    """The environment of a process, which may be gone already."""
+    """The environment of a process, which may have ended."""
     try:
         return Path(f"/proc/{process}/environ").read_text().split("\0")
     except OSError:
         return []
 
 
-def test_ranks_get_the_loopback_interface():
+def test_loopback_interface_exists():
     assert loopback_interface() in {name for _, name in socket.if_nameindex()}
 
 
-def test_processes_that_cannot_be_started_are_said(monkeypatch, tmp_path):
+def test_reports_processes_that_cannot_start(monkeypatch, tmp_path):
     def refuse(*words, **how):
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -328,8 +328,8 @@ def test_processes_that_cannot_be_started_are_said(monkeypatch, tmp_path):
         launch(2, ["train"], tmp_path)
 
 
-def test_the_end_of_a_launcher_is_that_of_a_rank():
-    """The pipe is closed, and the rank ends as by SIGTERM; nobody else is told of the pipe."""
+def test_rank_ends_with_its_launcher():
+    """Closing the pipe ends the rank as SIGTERM does; the pipe is not inherited."""
     read, write = os.pipe()
     environment = {LIFELINE: str(read), "RANK": "0"}
     with Signals() as signals:
@@ -344,13 +344,13 @@ def test_the_end_of_a_launcher_is_that_of_a_rank():
     os.close(read)
 
 
-def test_alone_nobody_is_watched():
+def test_single_process_watches_no_launcher():
     before = threading.active_count()
     watch_launcher({})
     assert threading.active_count() == before
 
 
-def test_who_starts_whom():
+def test_starts_processes_depends_on_environment():
     assert not starts_processes(None, {})
     assert starts_processes(2, {})
     assert not starts_processes(2, {"WORLD_SIZE": "2"})
@@ -362,7 +362,7 @@ def test_who_starts_whom():
         starts_processes(100_000, {})
 
 
-def test_a_restart_does_not_run_into_the_same_wall(tmp_path):
+def test_restart_after_nan_is_rejected(tmp_path):
     require_finite_end(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"event": "end", "step": 7, "exit": 0}\n')
     require_finite_end(tmp_path)

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, version, and one clear line for every mistake."""
+"""The command line as a whole: help, version, and one line for every error."""
 
 import errno
 import os
@@ -13,14 +13,14 @@ from clearformer import __version__
 from clearformer.cli.main import VERBS, parse, system_error
 
 
-def test_help_names_every_verb(clearformer):
+def test_help_lists_every_command(clearformer):
     outcome = clearformer("--help")
     assert outcome.code == 0
     for verb in VERBS:
         assert re.search(rf"^  {verb} +\w.+$", outcome.out, re.M), verb
 
 
-def test_without_a_command_it_shows_the_first_five(clearformer):
+def test_without_command_shows_five_examples(clearformer):
     outcome = clearformer()
     assert outcome.code == 0
     shown = [
@@ -28,17 +28,17 @@ def test_without_a_command_it_shows_the_first_five(clearformer):
     ]
     assert len(shown) == 5
     for _, *words in shown:
-        parse(words)  # each can be typed as it is shown
+        parse(words)  # each can be typed as printed
 
 
-def test_every_command_answers_help(clearformer):
+def test_every_command_has_help(clearformer):
     for verb in VERBS:
         outcome = clearformer(verb, "--help")
         assert outcome.code == 0
         assert f"usage: clearformer {verb}" in outcome.out
 
 
-def test_version(clearformer):
+def test_prints_version(clearformer):
     assert clearformer("--version").out == f"clearformer {__version__}\n"
 
 
@@ -50,7 +50,7 @@ def test_runs_as_a_module():
 
 
 @pytest.mark.parametrize("words", [("data",), ("describe", "modern-tiny")])
-def test_a_reader_that_leaves_early_is_no_mistake(words):
+def test_closed_pipe_exits_with_141(words):
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-u", "-m", "clearformer", *words]
@@ -59,13 +59,13 @@ def test_a_reader_that_leaves_early_is_no_mistake(words):
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_output_that_is_closed_is_no_mistake():
+def test_closed_stdout_is_not_an_error():
     command = f"exec {sys.executable} -m clearformer data >&-"
     done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_terminal_of_few_letters_is_no_mistake():
+def test_ascii_terminal_is_supported():
     command = [sys.executable, "-m", "clearformer", "describe", "modern-tiny"]
     plain = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=plain)
@@ -73,12 +73,12 @@ def test_a_terminal_of_few_letters_is_no_mistake():
 
 
 @pytest.mark.parametrize("words", [("train",), ("plan", "--memory", "1GB")])
-def test_a_preset_that_does_not_come_first_is_not_ignored(clearformer, words):
+def test_rejects_preset_that_does_not_come_first(clearformer, words):
     said = clearformer(*words, "--layers", "1", "gpt2-small").complaint
     assert said.startswith(f"'gpt2-small' comes first: clearformer {words[0]} gpt2-small --")
 
 
-def test_an_unknown_command_names_the_nearest(clearformer):
+def test_unknown_command_suggests_nearest(clearformer):
     told = clearformer("tarin").complaint
     assert told == "there is no command 'tarin': did you mean 'train'? See clearformer --help"
 
@@ -95,11 +95,11 @@ def test_an_unknown_command_names_the_nearest(clearformer):
         (OSError("the disk has gone"), "the disk has gone"),
     ],
 )
-def test_what_the_system_refuses_is_a_sentence(mistake, sentence):
+def test_system_errors_are_one_sentence(mistake, sentence):
     assert system_error(mistake).startswith(sentence)
 
 
-def test_a_name_too_long_for_the_system(clearformer):
+def test_reports_too_long_file_name(clearformer):
     told = clearformer("generate", "x" * 5000, "a").complaint
     assert "File name too long" in told
     assert "Errno" not in told

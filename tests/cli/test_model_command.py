@@ -4,7 +4,7 @@ from clearformer.hub.importing import import_checkpoint
 from clearformer.hub.write_run import write_run
 
 
-def test_a_hugging_face_folder_needs_no_import(clearformer, run, tmp_path):
+def test_opens_hugging_face_folder(clearformer, run, tmp_path):
     theirs = tmp_path / "theirs"
     assert clearformer("export", run, "--out", str(theirs)).code == 0
     ask = ("12 g", "--max-tokens", "8", "--temperature", "0")
@@ -17,11 +17,11 @@ def test_a_hugging_face_folder_needs_no_import(clearformer, run, tmp_path):
     assert embedded.out == clearformer("embed", run, "a", "--json").out
 
 
-def test_a_device_that_is_not_there(clearformer, run):
+def test_rejects_unknown_device(clearformer, run):
     said = clearformer("generate", run, "x", "--device", "abacus").complaint
     assert said.startswith("device is 'abacus', which this torch cannot use")
 
 
-def test_parameters_of_the_library_are_shown_as_flags(clearformer, run):
+def test_errors_name_flags_instead_of_parameters(clearformer, run):
     said = clearformer("generate", run, "x", "--top-k", "3", "--beam", "2").complaint
     assert said == "--top-k does not go with --beam, which does not sample: leave one out"

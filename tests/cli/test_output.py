@@ -1,4 +1,4 @@
-"""What reaches a terminal: every verb, with hostile names, labels and texts, in a real one."""
+"""Terminal output of every command with hostile names, labels and texts."""
 
 import os
 import pty
@@ -111,7 +111,7 @@ def classifier(written):
     return written("classifier", head=Classifier(classes=2, names=names))
 
 
-def test_generated_text(terminal, written, clearformer):
+def test_generated_text_is_escaped(terminal, written, clearformer):
     run = written("gpt2", length=200)
     # Forced bytes come one by one, so each sequence is split over tokens.
     words = ("generate", run, "p", "--forced", EVIL, "--max-tokens", "60")
@@ -124,7 +124,7 @@ def test_generated_text(terminal, written, clearformer):
     assert f"p{EVIL}" in clearformer(*map(str, words)).out
 
 
-def test_labels_and_texts(terminal, classifier, tmp_path):
+def test_labels_and_texts_are_escaped(terminal, classifier, tmp_path):
     screen = terminal("classify", classifier, f"text{EVIL}").require_harmless()
     assert f"bad{SHOWN}" in screen.text
     table = tmp_path / f"table{EVIL}.csv"
@@ -140,7 +140,7 @@ def test_labels_and_texts(terminal, classifier, tmp_path):
     assert f"bad{EVIL}".encode() in out.read_bytes()  # a file is exact
 
 
-def test_a_label_that_is_unknown(terminal, classifier, tmp_path):
+def test_unknown_label_is_escaped(terminal, classifier, tmp_path):
     table = tmp_path / "t.csv"
     with table.open("w", newline="") as file:
         file.write(f'text,"{EVIL}"\nfine,x\n')
@@ -149,20 +149,20 @@ def test_a_label_that_is_unknown(terminal, classifier, tmp_path):
     assert "there is no column 'label'" in screen.text
 
 
-def test_vectors(terminal, written):
+def test_embed_output_is_escaped(terminal, written):
     screen = terminal("embed", written("gpt2"), f"t{EVIL}", "b").require_harmless()
     assert "similarity" in screen.text
     assert terminal("embed", written("gpt2", "two"), EVIL, "--json").require_harmless().code == 0
 
 
-def test_filled_masks(terminal, written, monkeypatch):
+def test_fill_output_is_escaped(terminal, written, monkeypatch):
     run = written("bert", head=MaskedToken())
     found = [[Candidate(1, EVIL, 0.5)]] * 2
     monkeypatch.setattr("clearformer.generate.fill.fill", lambda *asked: found)
     assert f" 0.5000  {SHOWN}" in terminal("fill", run, "a", EVIL).require_harmless().text
 
 
-def test_translations(terminal, monkeypatch):
+def test_translate_output_is_escaped(terminal, monkeypatch):
     def translations(texts, **options):
         return [[Translation(EVIL, (1,), -0.5)] for _ in texts]
 
@@ -177,7 +177,7 @@ def test_translations(terminal, monkeypatch):
     assert terminal("translate", "run", "a").require_harmless().text == f"{SHOWN}\n"
 
 
-def test_descriptions_and_plans(terminal, written, monkeypatch):
+def test_describe_and_plan_output_is_escaped(terminal, written, monkeypatch):
     monkeypatch.setattr("clearformer.plan.throughput.SECONDS", 0.05)
     run = written("gpt2")
     screen = terminal("describe", run).require_harmless()
@@ -188,14 +188,14 @@ def test_descriptions_and_plans(terminal, written, monkeypatch):
     assert screen.code in (0, 2)
 
 
-def test_words_to_attend_to(terminal):
+def test_attend_output_is_escaped(terminal):
     word = EVIL.replace("\n", "").replace("\r", "")  # white space ends a word
     screen = terminal("attend", f"a {word} b", "--shuffle").require_harmless()
     assert r"\x1b[2J" in screen.text
     assert "[red]r[link=x]" in screen.text
 
 
-def test_somebody_elses_checkpoint(terminal, small, scrambled, tmp_path):
+def test_import_output_is_escaped(terminal, small, scrambled, tmp_path):
     config = small("gpt2", vocabulary=256)
     model = scrambled(build(config)).eval()
     to_huggingface(model, config, GenerationDefaults(), Bytes(), tmp_path / NAME)
@@ -205,8 +205,8 @@ def test_somebody_elses_checkpoint(terminal, small, scrambled, tmp_path):
     assert screen.require_harmless().code == 0
 
 
-def test_training(terminal, tmp_path, monkeypatch):
-    """The live line, samples of a model that learned controls, and what is said at the end."""
+def test_training_output_is_escaped(terminal, tmp_path, monkeypatch):
+    """The live line, samples with control characters, and the final report."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     source = tmp_path / f"{NAME}.txt"
     source.write_bytes(("\x1b[2J\x9b[red]" * 400).encode())
@@ -226,7 +226,7 @@ def test_training(terminal, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("verb", ["generate", "classify", "embed", "fill", "translate", "evaluate"])
-def test_an_error_is_one_line(terminal, tmp_path, verb):
+def test_errors_are_one_escaped_line(terminal, tmp_path, verb):
     words = () if verb == "evaluate" else ("x",)
     screen = terminal(verb, tmp_path / NAME, *words).require_harmless()
     assert screen.code == 2
@@ -239,7 +239,7 @@ def test_errors_are_escaped_in_a_pipe_too(clearformer, tmp_path):
     assert r"--layr\x1b[2J" in clearformer("attend", "a b", "--layr\x1b[2J", "1").complaint
 
 
-def test_what_the_interpreter_prints_is_escaped(capsys, monkeypatch):
+def test_tracebacks_and_warnings_are_escaped(capsys, monkeypatch):
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     output.escape_reports()
@@ -254,7 +254,7 @@ def test_what_the_interpreter_prints_is_escaped(capsys, monkeypatch):
     assert not any(is_unsafe(each) for each in said.replace("\n", ""))
 
 
-def test_json_stays_json_where_few_letters_are_known():
+def test_json_is_valid_on_ascii_terminal():
     program = "from clearformer.cli.output import write_json; write_json({'text': 'é\\U0001f600'})"
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii:backslashreplace"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Flags by the end of their path, and values of another kind."""
+"""Flags by the end of their path, and values of another class."""
 
 import re
 
@@ -36,15 +36,15 @@ def default():
         ("words", "words"),
     ],
 )
-def test_the_end_of_a_path_is_enough(default, flag, path):
+def test_short_flag_expands_to_path(default, flag, path):
     assert expand(flag, default) == path
 
 
-def test_a_partial_path_sets_the_field():
+def test_partial_path_sets_field():
     assert parse(["--dropout.embedding", "0.1"]).model.dropout.embedding == 0.1
 
 
-def test_a_value_of_another_kind():
+def test_selects_class_by_name():
     read = parse(["--optimizer", "adamw", "--lr=1e-3", "--beta2", "0.9", "--schedule=cosine"])
     assert read.train.optimizer == AdamW(beta2=0.9)
     assert read.train.schedule == Cosine()
@@ -58,7 +58,7 @@ def test_a_value_of_another_kind():
     assert grid.model.position == Grid(columns=8)
 
 
-def test_the_same_kind_keeps_its_settings():
+def test_same_class_keeps_its_settings():
     before = parse([]).train.schedule
     assert parse(["--schedule", "stable-then-decay"]).train.schedule == before
 
@@ -72,16 +72,16 @@ def test_the_same_kind_keeps_its_settings():
         (["--position", "grid"], "a Grid needs columns: add --model.position.columns"),
     ],
 )
-def test_what_cannot_be_chosen_is_said(words, message):
+def test_rejects_unknown_choices(words, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         parse(words)
 
 
-def test_nothing_is_spelled_as_one_likes():
+def test_none_is_case_insensitive():
     assert parse(["--gradient-clip", "none"]).train.gradient_clip is None
     assert parse(["--train.gradient-clip", "None"]).train.gradient_clip is None
     assert parse(["--data", "none"]).data.source == "none"  # a file may be called so
 
 
-def test_words_without_a_flag():
+def test_without_removes_flag():
     assert without(["a", "--x", "b", "--x=c", "d"], "--x") == ["a", "d"]

@@ -1,4 +1,4 @@
-"""Errors of the parser: one sentence each, without the parser's frame."""
+"""Parser errors: one sentence each, without the parser's frame."""
 
 import pytest
 
@@ -22,15 +22,15 @@ NOT_TAKEN = "does not take 'b': quote a text with spaces, or see clearformer gen
             "--temperature is 'hot', but it must be a number or none",
         ),
         ("generate r a b", f"generate {NOT_TAKEN}"),
-        ("train --laers 3", "train has no flag --laers: did you mean --model.layers?"),
+        ("train --laers 3", "train has no flag --laers: did you mean --layers?"),
         ("train --minutes x", "--train.minutes is 'x', but it must be a number or none"),
         ("completion ksh", "SHELL is 'ksh', but it must be one of bash, zsh, tcsh, fish"),
     ],
 )
-def test_an_error_is_one_sentence(clearformer, words, sentence):
+def test_parser_errors_are_one_sentence(clearformer, words, sentence):
     assert clearformer(*words.split()).complaint == sentence
 
 
-def test_a_setting_that_checks_itself_keeps_its_sentence(clearformer):
+def test_validation_error_keeps_its_sentence(clearformer):
     told = clearformer("train", "--layers", "0").complaint
     assert "layers is 0, but it must be between 1 and" in told

@@ -1,4 +1,4 @@
-"""`clearformer plan`: numbers, a command that works, and refusals that help."""
+"""`clearformer plan`: numbers, a runnable command, and helpful errors."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def quick(monkeypatch):
     monkeypatch.setattr("clearformer.training.malloc.limit_fragmentation", lambda: True)
 
 
-def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path):
+def test_plan_prints_memory_and_runnable_command(clearformer, tmp_path):
     text = tmp_path / "a text.txt"
     text.write_text("the cat sat on the mat. " * 200)
     found = clearformer(
@@ -53,7 +53,7 @@ def test_a_plan_says_what_a_run_takes_and_its_command_runs(clearformer, tmp_path
     assert "steps" in again.out
 
 
-def test_a_config_in_a_file(clearformer, tmp_path):
+def test_accepts_config_file(clearformer, tmp_path):
     model = preset("modern-tiny")
     data, train = recipe(model)
     path = tmp_path / "config.json"
@@ -62,10 +62,10 @@ def test_a_config_in_a_file(clearformer, tmp_path):
     path.write_text(json.dumps(to_json(model)))
     assert "modern-tiny: " in clearformer("plan", str(path), *TINY).out
     path.write_text("{}")
-    assert "is no config of a run or a model" in clearformer("plan", str(path)).complaint
+    assert "is not a config of a run or a model" in clearformer("plan", str(path)).complaint
 
 
-def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
+def test_rejects_impossible_plans(clearformer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     wrong = clearformer("plan", "modern-tiny", *TINY, "--memory", "10MB").complaint
     assert "modern-tiny does not fit into 10.0 MB: Python and torch alone take 400 MB" in wrong
@@ -101,7 +101,7 @@ def test_what_cannot_be_is_refused(clearformer, tmp_path, monkeypatch):
         (f"--gpus 8 --gpu-memory {10**400}GB", "is too much memory"),
     ],
 )
-def test_what_is_out_of_range_is_refused(clearformer, words, complaint):
+def test_rejects_values_out_of_range(clearformer, words, complaint):
     assert complaint in clearformer("plan", "modern-tiny", *TINY, *words.split()).complaint
 
 
@@ -110,26 +110,29 @@ def test_what_is_out_of_range_is_refused(clearformer, words, complaint):
     [
         (
             "--gpus 8 --memory 4GB",
-            "--memory 4GB is for this machine, but --gpus 8 plans for others",
+            "--memory 4GB is for this machine, but --gpus 8 estimates others",
         ),
-        ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it counts with --gpus alone: add how many"),
-        ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it counts with --gpus alone"),
-        ("--utilisation 0.5", "--utilisation is 0.5, but it counts with --gpus alone"),
+        ("--gpu-memory 4GB", "--gpu-memory is 4GB, but it is used with --gpus only: add --gpus"),
+        ("--gpu-tflops 4", "--gpu-tflops is 4.0, but it is used with --gpus only"),
+        ("--utilisation 0.5", "--utilisation is 0.5, but it is used with --gpus only"),
         ("--tokens 500", "or leave it out; of a step of pairs it is --train.batch-tokens"),
     ],
 )
-def test_flags_that_would_not_count_are_refused(clearformer, words, complaint):
+def test_rejects_flags_without_effect(clearformer, words, complaint):
     assert complaint in clearformer("plan", "modern-tiny", *TINY, *words.split()).complaint
 
 
-def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
+def test_rejects_invalid_config(clearformer, tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 100_000)
-    assert "config.json is no JSON: maximum recursion" in clearformer("plan", str(path)).complaint
+    assert (
+        "config.json is not valid JSON:  maximum recursion"
+        in clearformer("plan", str(path)).complaint
+    )
     path.write_text(nested(500))
     for place in (path, tmp_path):
         complaint = clearformer("plan", str(place)).complaint
-        assert "config.json is no config of a run or a model: maximum recursion" in complaint
+        assert "config.json is not a config of a run or a model: maximum recursion" in complaint
     path.unlink()
     assert "config.json cannot be read: No such" in clearformer("plan", str(tmp_path)).complaint
     os.mkfifo(path)
@@ -139,7 +142,7 @@ def test_a_config_that_is_none_is_refused_at_once(clearformer, tmp_path):
 
 
 def nested(depth):
-    """A run's config whose pattern is made of patterns, deeper than anyone reads."""
+    """A run's config with a deeply nested pattern."""
     model = preset("modern-tiny")
     data, train_config = recipe(model)
     text = json.dumps(to_json(RunConfig(model=model, data=data, train=train_config)))

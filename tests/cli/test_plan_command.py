@@ -1,4 +1,4 @@
-"""The command that `clearformer plan` prints starts the run that was planned."""
+"""The command that `clearformer plan` prints starts the planned run."""
 
 import json
 import shlex
@@ -28,7 +28,7 @@ def quick(monkeypatch):
 
 
 def pasted(words):
-    """What was planned, the command that is printed for it, and what it cannot say."""
+    """The plan, its printed command, and the settings without a flag."""
     asked = plan.parse(words)
     return asked, *command(asked, asked.train)
 
@@ -78,7 +78,7 @@ def pasted(words):
         "--embedding-std 0.02",
     ],
 )
-def test_the_command_begins_the_very_run_that_was_planned(line):
+def test_command_starts_planned_run(line):
     asked, words, unsaid = pasted(shlex.split(line))
     assert unsaid == []
     again = train.parse(shlex.split(shlex.join(words)))
@@ -86,7 +86,7 @@ def test_the_command_begins_the_very_run_that_was_planned(line):
     assert again.data_dir == asked.data_dir
 
 
-def test_the_command_names_what_no_flag_can_say(tmp_path):
+def test_command_lists_settings_without_flag(tmp_path):
     model = preset("gpt2-small")
     data, recipe_train = recipe(model)
     turned = preset("modern-tiny").position
@@ -111,7 +111,7 @@ def test_the_command_names_what_no_flag_can_say(tmp_path):
     assert pasted([str(path)])[1:] == (["modern-tiny"], ["model.position.scaling"])
 
 
-def test_a_model_that_is_no_preset_is_begun_from(clearformer, tmp_path):
+def test_custom_model_is_planned_with_from(clearformer, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat. " * 200)
     run = tmp_path / "a run"
@@ -126,7 +126,7 @@ def test_a_model_that_is_no_preset_is_begun_from(clearformer, tmp_path):
     planned = clearformer("plan", str(run), "--memory", "2 GB").out.splitlines()[-1]
     assert shlex.split(planned)[-2:] == ["--fit", "2 GB"]
     other = clearformer("plan", str(run), "--layers", "1").out
-    assert "(no command begins this run: model.layers is 1, but" in other
+    assert "(no command starts this run: model.layers is 1, but" in other
     path = tmp_path / "config.json"
     path.write_text((run / "config.json").read_text())
-    assert "(no command begins this run: " in clearformer("plan", str(path)).out
+    assert "(no command starts this run: " in clearformer("plan", str(path)).out

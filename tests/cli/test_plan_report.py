@@ -1,4 +1,4 @@
-"""What `clearformer plan` prints: lengths, GPUs on paper, long times."""
+"""The report of `clearformer plan`: lengths, GPUs, long times."""
 
 import re
 
@@ -19,8 +19,8 @@ def quick(monkeypatch):
     monkeypatch.setattr("clearformer.training.malloc.limit_fragmentation", lambda: True)
 
 
-def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
-    """Rows are padded to the longest of their batch, not to the most the model can read."""
+def test_texts_are_timed_at_their_length(clearformer, tmp_path):
+    """Rows are padded to the longest of their batch, not to the model's length."""
     table = tmp_path / "table.csv"
     rows = [f"{['good', 'bad'][n % 2]} thing{n},{n % 2}" for n in range(100)]
     table.write_text("\n".join(["text,label", *rows]))
@@ -43,7 +43,7 @@ def test_texts_are_timed_at_the_length_they_have(clearformer, tmp_path):
     assert "note: times are for texts of 32 tokens: " in other.out
 
 
-def test_pairs_are_planned_as_long_as_they_are(clearformer, tmp_path):
+def test_pairs_are_planned_at_their_length(clearformer, tmp_path):
     small = (
         "--layers 1 --width 16 --heads 2 --hidden 32 --batch-size 8 --steps 4 --precision float32"
     )
@@ -57,7 +57,7 @@ def test_pairs_are_planned_as_long_as_they_are(clearformer, tmp_path):
     assert "note: pairs of 32 and 32 tokens are assumed: " in assumed.out
 
 
-def test_a_long_time_is_planned(clearformer, tmp_path):
+def test_accepts_long_budgets(clearformer, tmp_path):
     (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 200)
     words = ("plan", "modern-tiny", *TINY, "--data", str(tmp_path / "text.txt"))
     for budget in ("--minutes", "--epochs", "--steps"):
@@ -66,13 +66,13 @@ def test_a_long_time_is_planned(clearformer, tmp_path):
         assert "steps, " in found.out
 
 
-def test_gpus_on_paper(clearformer):
+def test_cluster_estimate(clearformer):
     found = clearformer("plan", "gpt2-small", "--layers", "2", "--gpus", "8", "--tokens", "1e9")
     assert found.code == 0, found.err
     assert "1e+09 tokens" in found.out
     assert "assumed: 80.0 GB and 312 TFLOP/s each, of which training reaches 40%" in found.out
-    assert "a copy on each (ddp)" in found.out
-    assert "shared out (fsdp2)" in found.out
+    assert "replicas (ddp)" in found.out
+    assert "sharded (fsdp2)" in found.out
     assert "limits:" in found.out
     small = clearformer("plan", "gpt2-small", "--layers", "2", "--gpus", "8", "--gpu-memory", "1GB")
     assert "does not fit on 8 GPUs of 1.0 GB" in small.complaint

@@ -1,4 +1,4 @@
-"""What `clearformer generate` is given: prompts of any file, choices."""
+"""Prompts and choices of `clearformer generate`."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_prompts_may_be_json(tmp_path):
 
 
 def test_prompts_may_be_a_table(tmp_path):
-    """Of a table only the column of prompts is read: its raw lines are no prompts."""
+    """Only the prompt column of a table is read, not its raw lines."""
     (tmp_path / "p.csv").write_text('prompt,id\n"a, b",1\nc,2\n')
     (tmp_path / "p.tsv").write_text("prompt\tid\na, b\t1\nc\t2\n")
     (tmp_path / "p.json").write_text('[{"prompt": "a, b"}, "c"]')
@@ -34,12 +34,12 @@ def test_prompts_may_be_a_table(tmp_path):
         assert read_prompts(tmp_path / name) == ["a, b", "c"]
 
 
-def test_a_mark_at_the_beginning_is_no_part_of_a_prompt(tmp_path):
+def test_bom_is_not_part_of_prompt(tmp_path):
     for name, text in (("p.txt", "Hello"), ("p.jsonl", '{"prompt": "Hello"}')):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
         assert read_prompts(tmp_path / name) == ["Hello"]
 
 
-def test_choices_stand_between_commas():
+def test_choices_are_comma_separated():
     assert split_choices("yes,no") == ["yes", "no"]
     assert split_choices(r"yes\, sir,no\n,") == ["yes, sir", r"no\n", ""]

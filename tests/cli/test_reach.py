@@ -1,9 +1,9 @@
-"""`clearformer reach`: numbers, a picture, and clear refusals."""
+"""`clearformer reach`: numbers, a picture, and errors."""
 
 import pytest
 
 
-def test_three_strided_layers_reach_everything(clearformer, tmp_path):
+def test_three_strided_layers_reach_every_position(clearformer, tmp_path):
     picture = tmp_path / "reach.png"
     done = clearformer(
         "reach", "strided", "--length", "64", "--layers", "3", "--picture", str(picture)
@@ -14,26 +14,26 @@ def test_three_strided_layers_reach_everything(clearformer, tmp_path):
     assert picture.stat().st_size > 1000
 
 
-def test_a_picture_without_a_name_has_the_verbs(clearformer, tmp_path, monkeypatch):
+def test_default_picture_name(clearformer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = clearformer("reach", "causal", "--picture", "--length", "4")
     assert "picture: reach.png" in done.out
     assert (tmp_path / "reach.png").exists()
 
 
-def test_a_memory_reaches_before_the_segment(clearformer):
+def test_memory_extends_reach(clearformer):
     done = clearformer("reach", "xl-tiny", "--length", "8", "--layers", "2", "--memory", "4")
     assert "the last of 8 positions can be changed by 8 of them and 8 before them" in done.out
 
 
 @pytest.mark.parametrize("name", ["causal", "local", "merged", "heads", "fixed", "sparse-small"])
-def test_every_name_is_known(clearformer, name):
+def test_accepts_every_pattern_and_preset(clearformer, name):
     done = clearformer("reach", name)
     assert done.code == 0, done.err
     assert "positions can be changed by" in done.out
 
 
-def test_a_long_stride_is_said(clearformer):
+def test_reports_long_stride(clearformer):
     done = clearformer("reach", "strided", "--length", "16", "--stride", "20")
     assert "note: Causal & Strided(20): 20 is longer than the sequence of 16" in done.out
 
@@ -54,5 +54,5 @@ def test_a_long_stride_is_said(clearformer):
         (("strided", "--picture", "x.txt"), "must end in one of .png, .svg, .pdf"),
     ],
 )
-def test_mistakes_are_one_line(clearformer, arguments, message):
+def test_errors_are_one_line(clearformer, arguments, message):
     assert message in clearformer("reach", *arguments).complaint

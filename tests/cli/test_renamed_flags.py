@@ -1,4 +1,4 @@
-"""Old flags keep working, with a note."""
+"""Renamed flags keep working, with a note."""
 
 from dataclasses import fields
 
@@ -23,7 +23,7 @@ from clearformer.cli.renamed_flags import RENAMED, current_flags
         (["plan", "--keep", "3"], ["plan", "--keep-checkpoints", "3"]),
     ],
 )
-def test_an_old_flag_becomes_the_new_one_with_a_note(words, current, capsys):
+def test_old_flag_becomes_new_flag_with_note(words, current, capsys):
     assert current_flags(words) == current
     old, new = (
         next(word for word in each if word.startswith("--")).partition("=")[0]
@@ -32,7 +32,7 @@ def test_an_old_flag_becomes_the_new_one_with_a_note(words, current, capsys):
     assert capsys.readouterr().err == f"note: {old.replace('_', '-')} is now {new}\n"
 
 
-def test_a_flag_that_is_given_twice_is_noted_once(capsys):
+def test_repeated_old_flag_is_noted_once(capsys):
     assert current_flags(["fill", "--top", "3", "--top=4"]) == ["fill", "--top-k", "3", "--top-k=4"]
     assert capsys.readouterr().err == "note: --top is now --top-k\n"
 
@@ -45,7 +45,7 @@ def test_a_flag_that_is_given_twice_is_noted_once(capsys):
         ["generate", "run", "--length-penalty", "1", "--max-tokens=4", "--stop=--length"],
     ],
 )
-def test_other_words_stay(words, capsys):
+def test_other_arguments_are_unchanged(words, capsys):
     assert current_flags(words) == words
     assert capsys.readouterr().err == ""
 
@@ -53,12 +53,12 @@ def test_other_words_stay(words, capsys):
 @pytest.mark.parametrize(
     "both", [("--length", "3", "--max-tokens", "4"), ("--max-tokens=4", "--length=3")]
 )
-def test_the_old_and_the_new_flag_together_are_refused(clearformer, both):
+def test_rejects_old_and_new_flag_together(clearformer, both):
     done = clearformer("generate", "no-run", "x", *both)
     assert done.complaint == "--length is the old name of --max-tokens: give --max-tokens alone"
 
 
-def test_new_flags_are_those_of_the_verbs():
+def test_new_flags_exist():
     verbs = {verb: main.command_class(verb) for verb in main.VERBS}
     for verb, table in RENAMED.items():
         if verb in ("train", "plan"):  # their flags depend on the preset
@@ -68,7 +68,7 @@ def test_new_flags_are_those_of_the_verbs():
         assert not set(table) & names
 
 
-def test_a_command_with_an_old_flag_runs(clearformer, run):
+def test_command_with_old_flag_runs(clearformer, run):
     new = clearformer("generate", run, "12 g", "--max-tokens", "5", "--quiet")
     old = clearformer("generate", run, "12 g", "--length", "5", "--quiet")
     assert (old.code, old.out) == (0, new.out)

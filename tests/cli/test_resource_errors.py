@@ -1,4 +1,4 @@
-"""Memory, threads and files that the system does not give: one sentence, exit code 2."""
+"""Missing memory, threads or files: one sentence, exit code 2."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ from clearformer.cli.resource_errors import require_address_space, resource_erro
         (OSError(errno.ENOENT, "no such file"), None),
     ],
 )
-def test_what_is_lacking_is_said(problem, sentence):
+def test_resource_error_sentences(problem, sentence):
     said = resource_error(problem)
     assert said is None if sentence is None else said.startswith(sentence)
 
@@ -53,7 +53,7 @@ def test_too_little_address_space_is_one_sentence(megabytes):
     )
 
 
-def test_where_nothing_is_limited_nothing_is_tried(monkeypatch):
+def test_no_probe_without_limit(monkeypatch):
     monkeypatch.setattr(resource_errors.subprocess, "run", None)
     for limit in (None, resource_errors.PROBE_BELOW):
         monkeypatch.setattr(resource_errors, "_address_space", lambda limit=limit: limit)
@@ -61,7 +61,7 @@ def test_where_nothing_is_limited_nothing_is_tried(monkeypatch):
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_small_limit_is_tried_out_first(monkeypatch, code):
+def test_small_limit_is_probed(monkeypatch, code):
     monkeypatch.setattr(resource_errors, "_address_space", lambda: 2 * 10**9)
     done = subprocess.CompletedProcess([], code)
     monkeypatch.setattr(resource_errors.subprocess, "run", lambda *words, **how: done)

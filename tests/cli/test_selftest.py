@@ -1,4 +1,4 @@
-"""`clearformer selftest`: a line for each goal, and 1 if one is missed."""
+"""`clearformer selftest`: a line for each goal, exit code 1 if one is missed."""
 
 import json
 
@@ -8,7 +8,7 @@ from clearformer.selftest import goals
 from clearformer.selftest.processes import Missed
 
 
-def test_lines_json_and_the_exit_code(clearformer, monkeypatch):
+def test_prints_lines_json_and_exit_code(clearformer, monkeypatch):
     def check(place, newest):
         raise Missed("on purpose")
 
@@ -27,5 +27,5 @@ def test_lines_json_and_the_exit_code(clearformer, monkeypatch):
 
 
 @pytest.mark.parametrize("only", ["G99", "", "1"])
-def test_unknown_goals_are_refused(clearformer, only):
+def test_rejects_unknown_goals(clearformer, only):
     assert "there is no goal" in clearformer("selftest", "--only", only).complaint

@@ -1,4 +1,4 @@
-"""Output that cannot be written: dropped where the work matters more than what is said of it."""
+"""Output that cannot be written is dropped where the work matters more."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from clearformer.cli.standard_streams import optional_output, silence
 
 @contextlib.contextmanager
 def unread(monkeypatch):
-    """A pipe as standard output that nobody reads; pytest has its own before the test begins."""
+    """A pipe without a reader as standard output, replacing pytest's."""
     read, write = os.pipe()
     os.close(read)
     with open(write, "w") as stream, monkeypatch.context() as patch:
@@ -20,7 +20,7 @@ def unread(monkeypatch):
         silence(write)
 
 
-def test_what_cannot_be_written_is_dropped(monkeypatch):
+def test_optional_output_ignores_broken_pipe(monkeypatch):
     with unread(monkeypatch) as stream:
         with optional_output():
             print("nobody reads this", flush=True)
@@ -29,20 +29,20 @@ def test_what_cannot_be_written_is_dropped(monkeypatch):
         print("nor what comes after", flush=True)
 
 
-def test_elsewhere_it_is_a_problem(monkeypatch):
+def test_broken_pipe_raises_otherwise(monkeypatch):
     with unread(monkeypatch), pytest.raises(BrokenPipeError):
         print("nobody reads this", flush=True)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_log_on_a_full_disk_is_dropped(monkeypatch):
+def test_optional_output_ignores_full_disk(monkeypatch):
     with open("/dev/full", "w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
         with optional_output():
             print("no space for this", file=sys.stderr, flush=True)
 
 
-def test_what_can_be_written_is(tmp_path, monkeypatch):
+def test_optional_output_writes_normally(tmp_path, monkeypatch):
     log = tmp_path / "log"
     with log.open("w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
@@ -53,13 +53,13 @@ def test_what_can_be_written_is(tmp_path, monkeypatch):
     assert log.read_text(encoding="utf-8") == "before\ninside, caf\u00e9\nafter\n"
 
 
-def test_output_in_memory_stays_as_it_is(capsys):
+def test_optional_output_keeps_captured_streams(capsys):
     with optional_output():
         print("captured")
     assert capsys.readouterr().out == "captured\n"
 
 
-def test_a_full_terminal_that_does_not_block_is_not_waited_for(monkeypatch):
+def test_optional_output_does_not_wait_for_full_pipe(monkeypatch):
     read, write = os.pipe()
     os.set_blocking(write, False)
     with open(write, "w") as stream:

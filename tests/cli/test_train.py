@@ -1,4 +1,4 @@
-"""`clearformer train` and `generate`: from a file of one's own to text, in two commands."""
+"""`clearformer train` and `generate`: from the user's own file to text, in two commands."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def text(tmp_path, monkeypatch):
     return str(path)
 
 
-def test_train_continue_generate(clearformer, text, tmp_path):
+def test_train_resume_generate(clearformer, text, tmp_path):
     out = str(tmp_path / "run")
     first = clearformer("train", "--data", text, "--out", out, "--steps", "6", *TINY)
     assert first.code == 0, first.err
@@ -53,8 +53,8 @@ ONLY_IMPORTED = {"sentencepiece", "fallback-bpe"}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS - ONLY_IMPORTED))
-def test_a_generator_of_any_tokenizer_shows_what_it_writes(clearformer, text, tmp_path, kind):
-    """Also where nothing is known that begins a text: then with what the held-back one does."""
+def test_samples_with_every_tokenizer(clearformer, text, tmp_path, kind):
+    """Without a token that begins a text, samples begin like the validation text."""
     held_back = tmp_path / "held-back.txt"
     held_back.write_text("wall of ale and bottles on it\n" * 20)
     out = tmp_path / "run"
@@ -71,7 +71,7 @@ def test_a_generator_of_any_tokenizer_shows_what_it_writes(clearformer, text, tm
         assert all(each["text"].startswith("wall ") for each in samples)
 
 
-def test_every_event_as_json(clearformer, text, tmp_path):
+def test_json_events(clearformer, text, tmp_path):
     out = clearformer(
         "train", "--data", text, "--out", str(tmp_path / "r"), "--steps", "3", "--json", *TINY
     ).out
@@ -87,7 +87,7 @@ def test_every_event_as_json(clearformer, text, tmp_path):
     assert events[-1] == {"event": "ended", "step": 3, "reason": "finished", "exit": 0}
 
 
-def test_quiet_says_the_result(clearformer, text, tmp_path):
+def test_quiet_prints_only_result(clearformer, text, tmp_path):
     out = clearformer(
         "train", "--data", text, "--out", str(tmp_path / "r"), "--steps", "3", "--quiet", *TINY
     ).out
@@ -108,7 +108,7 @@ def forked(words):
 @pytest.mark.parametrize(
     ("which", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
-def test_a_signal_saves_and_leaves(text, tmp_path, several, which, code):
+def test_signal_saves_and_exits(text, tmp_path, several, which, code):
     out, log = tmp_path / "run", tmp_path / "rank-0.txt"
     words = ["train", "--data", text, "--out", str(out), "--steps", "100000", "--json", *TINY]
     with several.started(1, forked, tmp_path, words) as (process,):
@@ -123,7 +123,7 @@ def test_a_signal_saves_and_leaves(text, tmp_path, several, which, code):
     assert (out / "checkpoints" / f"step-{ended['step']}" / "manifest.json").exists()
 
 
-def test_f27_twice_ends_at_once(monkeypatch):
+def test_f27_second_signal_exits_at_once(monkeypatch):
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
     with StopSignals() as stopping:
@@ -141,8 +141,8 @@ def unread(words):
     forked(words)
 
 
-def test_a_run_goes_on_when_nobody_reads_its_output(text, tmp_path, several):
-    """`train | head`: its output is read no more, and the run still ends as it should."""
+def test_run_continues_when_output_is_closed(text, tmp_path, several):
+    """`train | head`: the run finishes although its output is no longer read."""
     out = tmp_path / "run"
     words = ["train", "--data", text, "--out", str(out), "--json", *TINY, "--steps", "60"]
     with several.started(1, unread, tmp_path, words) as (process,):
@@ -152,7 +152,7 @@ def test_a_run_goes_on_when_nobody_reads_its_output(text, tmp_path, several):
     assert last == {"event": "end", "step": 60, "reason": "finished", "exit": 0}
 
 
-def test_the_preset_gives_the_defaults():
+def test_preset_sets_defaults():
     read = parse(
         ["gpt2-small", "--train.learning-rate", "3e-4", "--epochs", "2", "--model.layers", "3"]
     )
@@ -187,13 +187,13 @@ def test_the_preset_gives_the_defaults():
         (("--tokenizer", "morse"), "--data.tokenizer"),
     ],
 )
-def test_bad_input_is_one_line(clearformer, tmp_path, monkeypatch, arguments, words):
+def test_rejects_invalid_input(clearformer, tmp_path, monkeypatch, arguments, words):
     monkeypatch.chdir(tmp_path)
     assert words in clearformer("train", *arguments).complaint
 
 
-def test_out_of_memory_names_what_fits(clearformer, text, tmp_path, monkeypatch):
-    """A model that has no room for more than two sequences of the batch of four."""
+def test_out_of_memory_suggests_size_that_fits(clearformer, text, tmp_path, monkeypatch):
+    """A model that fits only two sequences of the batch of four into memory."""
     from clearformer.core.model import Transformer
 
     whole = Transformer.loss
@@ -222,13 +222,13 @@ def limited(words):
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     # Trying out what fits takes half a minute; test_microbatch does it.
     microbatch.fewest_fitting = lambda *rest: 2
-    # Nor is it refused beforehand, as it would be where the machine says what it has.
+    # It is not rejected beforehand, as it would be if the available memory were known.
     memory.available_bytes = lambda: None
     forked(words)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on memory")
-def test_out_of_memory_is_one_clean_line(tmp_path, several):
+def test_out_of_memory_is_one_line(tmp_path, several):
     """A step of 9 GB in a process that may have 4."""
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat. " * 2000)
@@ -254,12 +254,12 @@ def test_out_of_memory_is_one_clean_line(tmp_path, several):
     assert "--recompute 1" in line
 
 
-def test_too_short_a_text_is_said(clearformer, text, tmp_path):
+def test_rejects_too_short_text(clearformer, text, tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("short")
     complaint = clearformer("train", "--data", str(path), "--out", str(tmp_path / "r")).complaint
     assert "it has 5 bytes, but" in complaint
 
 
-def test_generate_refuses_what_it_cannot_open(clearformer, tmp_path):
+def test_generate_rejects_folder_that_is_not_a_run(clearformer, tmp_path):
     assert "is not a run" in clearformer("generate", str(tmp_path), "x").complaint

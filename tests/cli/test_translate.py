@@ -1,4 +1,4 @@
-"""`clearformer train original`, `translate`, `evaluate` and `average` on pairs of one's own."""
+"""`clearformer train original`, `translate`, `evaluate` and `average` on the user's own pairs."""
 
 import io
 import itertools
@@ -40,19 +40,19 @@ def run(folder, clearformer):
     return str(out)
 
 
-def test_training_leaves_a_card_and_samples(run, folder):
+def test_training_writes_card_and_samples(run, folder):
     card = (folder / "run/README.md").read_text()
-    assert 'clearformer translate run "a text"' in card
+    assert f'clearformer translate {run} "a text"' in card
     assert " -> " in (folder / "run/samples.jsonl").read_text()
 
 
-def test_texts(clearformer, run):
+def test_translates_texts(clearformer, run):
     assert clearformer("translate", run, "two three one").out == "zwei drei eins\n"
     assert clearformer("translate", run, "two", "five four").out == "zwei\nfuenf vier\n"
     assert clearformer("translate", run, "five four", "--beam", "1").out == "fuenf vier\n"
 
 
-def test_the_best_with_their_scores(clearformer, run):
+def test_best_prints_scores(clearformer, run):
     lines = clearformer("translate", run, "two three", "--best", "3").out.splitlines()
     scores = [float(line.split()[0]) for line in lines]
     assert len(lines) == 3
@@ -60,7 +60,7 @@ def test_the_best_with_their_scores(clearformer, run):
     assert lines[0].split()[1:] == ["zwei", "drei"]
 
 
-def test_a_file_line_by_line(clearformer, run, folder, monkeypatch):
+def test_translates_file_line_by_line(clearformer, run, folder, monkeypatch):
     path = folder / "in.txt"
     path.write_text("one\n\n two three \r\nfour")
     expected = ["eins", "", "zwei drei", "vier"]
@@ -76,7 +76,7 @@ def test_a_file_line_by_line(clearformer, run, folder, monkeypatch):
     assert done.complaint.startswith("standard input, line 2: byte 2 is 0xE9, which is not UTF-8")
 
 
-def test_a_picture(clearformer, run, tmp_path):
+def test_writes_alignment_picture(clearformer, run, tmp_path):
     path = tmp_path / "a.png"
     done = clearformer("translate", run, "two three", "--picture", str(path))
     assert done.out == "zwei drei\n"
@@ -87,7 +87,7 @@ def test_a_picture(clearformer, run, tmp_path):
     assert "layer is 7" in complaint
 
 
-def test_the_wrong_way_round_is_hinted_at(clearformer, run):
+def test_hints_at_reversed_direction(clearformer, run):
     done = clearformer("translate", run, "zwei drei vier")
     assert done.code == 0
     assert done.err.count("\n") == 1
@@ -95,7 +95,7 @@ def test_the_wrong_way_round_is_hinted_at(clearformer, run):
     assert clearformer("translate", run, "two three four").err == ""
 
 
-def test_evaluate_gives_every_figure_with_its_protocol(clearformer, run, folder, tmp_path):
+def test_evaluate_prints_metrics_with_protocol(clearformer, run, folder, tmp_path):
     text = clearformer("evaluate", run).out
     assert re.search(r"BLEU +[\d.]+   nrefs:1\|case:mixed", text)
     assert re.search(r"chrF +100.00   nrefs:1", text)
@@ -111,7 +111,7 @@ def test_evaluate_gives_every_figure_with_its_protocol(clearformer, run, folder,
     assert out.read_text() == "eins zwei\nvier\n"
 
 
-def test_wrong_uses_are_one_sentence(clearformer, run, folder, tmp_path):
+def test_rejects_invalid_uses(clearformer, run, folder, tmp_path):
     complain = lambda *words: clearformer(*words).complaint  # noqa: E731
     assert complain("translate", run).startswith("there is no text: give texts, name a --file")
     assert complain("translate", run, "a", "--file", "b").startswith("give either texts or --file")
@@ -136,7 +136,7 @@ def test_wrong_uses_are_one_sentence(clearformer, run, folder, tmp_path):
     assert "has 155 lines and" in complain("evaluate", run, "--data", files)
 
 
-def test_resuming_goes_on(clearformer, folder, tmp_path):
+def test_resume_continues_run(clearformer, folder, tmp_path):
     words = ("train", "original-tiny", "--data", f"{folder / 'train.en'},{folder / 'train.de'}",
              "--tokenizer", "words", "--data.vocabulary", "20", "--evaluations", "1",
              *TINY)  # fmt: skip

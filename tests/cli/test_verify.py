@@ -1,4 +1,4 @@
-"""clearformer verify: exit codes, formats, files."""
+"""`clearformer verify`: exit codes, formats and files."""
 
 import json
 from xml.etree import ElementTree
@@ -53,7 +53,7 @@ def test_exit_codes_and_text(mine, capsys):
     assert told.err.count("\n") == 1
 
 
-def test_json_junit_and_tests(mine, capsys):
+def test_json_junit_and_saved_tests(mine, capsys):
     words = ("mine.py:Attention(1.0)", "--json", "--junit", "out.xml", "--save-tests", "tests")
     code, told = run(capsys, *words)
     assert code == 1
@@ -62,7 +62,7 @@ def test_json_junit_and_tests(mine, capsys):
     assert "only=['scale-missing']" in (mine / "tests/test_scale_missing.py").read_text()
 
 
-def test_only_skip_and_as(mine, capsys):
+def test_only_skip_and_as_flags(mine, capsys):
     assert run(capsys, "mine.py:Attention(1.0)", "--skip", "scale-missing")[0] == 0
     assert run(capsys, "mine.py:Attention(1.0)", "--only", "future-leak")[0] == 0
     code, told = run(capsys, "mine.py:Attention", "--as", "causal-attention")
@@ -72,14 +72,14 @@ def test_only_skip_and_as(mine, capsys):
     assert (code, told.err.count("\n")) == (2, 1)
 
 
-def test_explain_and_list(capsys):
+def test_explain_and_list_checks(capsys):
     main(["verify", "--explain", "softmax-axis"])
     assert "scores.softmax(dim=-1)" in capsys.readouterr().out
     main(["verify"])
     assert "future-leak" in capsys.readouterr().out
 
 
-def test_a_warning_before_figures(capsys):
+def test_warns_before_metrics_of_wrong_model(capsys):
     import torch
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""Small language models that read bytes."""
+"""Fixtures: small language models over bytes."""
 
 import pytest
 import torch

@@ -3,7 +3,7 @@ from clearformer.compressor.codec import compress
 from clearformer.compressor.models import weights_size
 
 
-def test_weights_are_counted_where_they_are_shipped(byte_model, text):
+def test_weights_are_counted_if_shipped(byte_model, text):
     model = byte_model()
     packed = compress(text, model)
     lines = list(accounts(text, packed, model.module))
@@ -15,7 +15,7 @@ def test_weights_are_counted_where_they_are_shipped(byte_model, text):
     assert list(falling(packed)) == []
 
 
-def test_from_scratch_nothing_is_shipped(text, monkeypatch):
+def test_from_scratch_ships_no_weights(text, monkeypatch):
     monkeypatch.setattr("clearformer.compressor.codec.CURVE_BYTES", 20)
     packed = compress(text[:80], "modern-tiny", from_scratch=True, online=True, context=8)
     lines = list(accounts(text[:80], packed, None))

@@ -3,17 +3,17 @@ import torch
 from clearformer.compressor import environment
 
 
-def test_the_cpu_is_described_in_one_line():
+def test_cpu_description_is_one_line():
     words = environment.cpu().split()
     assert torch.backends.cpu.get_cpu_capability().split()[0] in words
     assert "\n" not in environment.cpu()
 
 
-def test_the_coder_has_a_version():
+def test_coder_version():
     assert environment.coder().startswith("constriction ")
 
 
-def test_settings_hold_inside_and_return_afterwards():
+def test_fixed_sets_and_restores_settings():
     torch.set_float32_matmul_precision("high")
     try:
         with environment.fixed(3):

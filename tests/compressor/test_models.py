@@ -4,7 +4,7 @@ import torch
 from clearformer.compressor.models import model_hash, opened, weights_size
 
 
-def test_the_hash_knows_every_weight(byte_model):
+def test_model_hash_depends_on_every_weight(byte_model):
     model = byte_model()
     first = model_hash(opened(model, None)[0])
     assert first == model_hash(opened(byte_model(), None)[0])
@@ -15,21 +15,21 @@ def test_the_hash_knows_every_weight(byte_model):
     assert model_hash(opened(byte_model(heads=2), None)[0]) != first
 
 
-def test_int8_is_another_model(byte_model):
+def test_model_hash_of_int8_differs(byte_model):
     quantized = opened(byte_model().quantize(), None)[0]
     assert model_hash(quantized) == model_hash(opened(byte_model().quantize(), None)[0])
     assert model_hash(quantized) != model_hash(opened(byte_model(), None)[0])
     assert model_hash(quantized) != model_hash(opened(byte_model(seed=2).quantize(), None)[0])
 
 
-def test_a_preset_and_a_seed_give_the_same_weights():
+def test_preset_and_seed_determine_weights():
     one, name = opened("modern-tiny", 3)
     assert name == "modern-tiny"
     assert model_hash(one) == model_hash(opened("modern-tiny", 3)[0])
     assert model_hash(one) != model_hash(opened("modern-tiny", 4)[0])
 
 
-def test_what_cannot_be_opened_is_refused(byte_model, small):
+def test_rejects_unsupported_models(byte_model, small):
     with pytest.raises(ValueError, match="there is no model 'modern-tinny'"):
         opened("modern-tinny", 0)
     with pytest.raises(ValueError, match="needs a preset"):
@@ -38,7 +38,7 @@ def test_what_cannot_be_opened_is_refused(byte_model, small):
         opened("bert-tiny", 0)
 
 
-def test_weights_in_int8_are_about_a_quarter(byte_model):
+def test_int8_weights_are_about_a_quarter(byte_model):
     now, in_int8 = weights_size(byte_model().module)
     assert now == 4 * sum(each.numel() for each in byte_model().module.parameters())
     assert now / 4 < in_int8 < now / 2

@@ -15,7 +15,7 @@ def model(byte_model):
 WINDOW = np.arange(24).reshape(2, 12)
 
 
-def test_the_original_does_not_change(model):
+def test_original_model_is_unchanged(model):
     before = {name: value.clone() for name, value in model.module.state_dict().items()}
     learner = OnlineLearner(model, Online())
     learner.learn(WINDOW, WINDOW + 1)
@@ -24,7 +24,7 @@ def test_the_original_does_not_change(model):
     assert not all(value.equal(before[name]) for name, value in learner.module.state_dict().items())
 
 
-def test_two_learners_are_equal_bit_for_bit(model):
+def test_learners_are_bitwise_equal(model):
     one, two = OnlineLearner(model, Online()), OnlineLearner(model, Online())
     for _ in range(3):
         one.learn(WINDOW, WINDOW + 1)
@@ -35,7 +35,7 @@ def test_two_learners_are_equal_bit_for_bit(model):
     assert all(first.equal(second) for first, second in pairs)
 
 
-def test_what_was_seen_becomes_likelier(model):
+def test_learning_lowers_loss(model):
     learner = OnlineLearner(model, Online(learning_rate=1e-2, warmup=1, updates=5))
     losses = []
     for _ in range(4):
@@ -48,7 +48,7 @@ def test_what_was_seen_becomes_likelier(model):
     assert learner.step == 20
 
 
-def test_int8_cannot_learn(byte_model):
+def test_rejects_int8_model(byte_model):
     model = byte_model().quantize()
     language_model = LanguageModel(
         model.module, model.config, model.run_config.generation, model.tokenizer
@@ -61,12 +61,12 @@ def test_int8_cannot_learn(byte_model):
     "wrong",
     [{}, {"learning_rate": 1, "warmup": 1, "updates": 1}, {"learning_rate": 0.1, "warmup": 1}],
 )
-def test_settings_of_a_header_are_checked(wrong):
+def test_from_json_rejects_invalid_settings(wrong):
     with pytest.raises(ValueError, match="unknown online settings"):
         Online.from_json(wrong)
 
 
-def test_settings_survive_a_header():
+def test_settings_round_trip_through_json():
     for settings in (Online(), Online.from_scratch()):
         assert Online.from_json(settings.to_json()) == settings
     with pytest.raises(ValueError, match="`updates` is 0"):

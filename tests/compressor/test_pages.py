@@ -28,14 +28,14 @@ def files(strange_texts):
     yield b"plain text before\n" * 40 + chance.randbytes(300) + b"\nplain text after\n" * 40
 
 
-def test_any_bytes_come_back_with_any_tokenizer(tokenizers, strange_texts):
+def test_round_trip_of_any_bytes_with_any_tokenizer(tokenizers, strange_texts):
     for tokenizer in tokenizers:
         for data in files(strange_texts):
             found = tokenize(data, tokenizer)
             assert b"".join(restore(found, tokenizer)) == data, (tokenizer.kind, data[:40])
 
 
-def test_plain_text_is_all_tokens(tokenizers, prose, monkeypatch):
+def test_plain_text_has_no_raw_bytes(tokenizers, prose, monkeypatch):
     monkeypatch.setattr(pages, "PAGE", 500)
     data = prose.encode()[:4000]
     for tokenizer in tokenizers:
@@ -45,13 +45,13 @@ def test_plain_text_is_all_tokens(tokenizers, prose, monkeypatch):
             assert b"".join(restore(found, tokenizer)) == data
 
 
-def test_only_what_cannot_be_kept_is_raw(tokenizers):
+def test_only_lossy_parts_are_raw(tokenizers):
     data = b"plain text\n" * 100 + b"\xff\xfe" * 30 + b"\nplain text" * 100
     bpe = next(each for each in tokenizers if each.kind == "bpe")
     assert 60 <= tokenize(data, bpe).raw <= 60 + 2 * pages.SHORTEST
 
 
-def test_tables_that_do_not_fit_are_refused(tokenizers):
+def test_rejects_invalid_page_tables(tokenizers):
     bpe = next(each for each in tokenizers if each.kind == "bpe")
     found = tokenize(b"some text\n" * 60 + b"\xff" * 9, bpe)
     fewer = replace(found, tokens=np.concatenate((found.tokens, found.tokens)))

@@ -11,7 +11,7 @@ from clearformer.text import Bytes
 
 
 @pytest.mark.parametrize("family", ["modern", "xl"])
-def test_a_proof_has_the_bits_of_the_claim(byte_model, text, family):
+def test_proof_matches_claim(byte_model, text, family):
     seen = []
     proof = prove(byte_model(family), text, progress=lambda *numbers: seen.append(numbers))
     assert abs(8 * proof.packed.code_size - proof.claim.bits) < 64 + 0.001 * proof.claim.bits
@@ -21,20 +21,20 @@ def test_a_proof_has_the_bits_of_the_claim(byte_model, text, family):
     assert lines[-1].endswith("the same: proven")
 
 
-def test_a_proof_of_a_learner(byte_model, text):
+def test_proof_with_online_learning(byte_model, text):
     proof = prove(byte_model(), text, online=True, streams=2)
     assert proof.claim.online is not None
     assert "learning online" in proof.lines()[0]
 
 
-def test_a_pattern_that_looks_ahead_is_reported(small, text):
+def test_rejects_pattern_with_lookahead(small, text):
     config = replace(small("modern", vocabulary=256), patterns=(Full(),))
     model = Model(build(config), config, Bytes())
     with pytest.raises(ValueError, match=r"^this model cannot decode: it needs tokens"):
         prove(model, text)
 
 
-def test_a_module_that_looks_ahead_is_reported(byte_model, text):
+def test_rejects_module_with_lookahead(byte_model, text):
     model = byte_model()
     hidden = model.module.hidden
 
@@ -46,7 +46,7 @@ def test_a_module_that_looks_ahead_is_reported(byte_model, text):
         prove(model, text)
 
 
-def test_probabilities_that_sum_to_more_than_one_are_reported(byte_model, text):
+def test_rejects_probabilities_that_sum_to_more_than_one(byte_model, text):
     model = byte_model()
     loss = model.module.head.loss
     model.module.head.loss = lambda *given: (0.5 * loss(*given)[0], loss(*given)[1])
@@ -54,7 +54,27 @@ def test_probabilities_that_sum_to_more_than_one_are_reported(byte_model, text):
         prove(model, text)
 
 
-def test_an_empty_text_and_a_single_byte(byte_model):
+def test_empty_text_and_single_byte(byte_model):
     assert claim(byte_model(), b"").bits == 0
     assert claim(byte_model(), b"a").bits == 8
     prove(byte_model(), b"")
+
+
+class LooksAhead(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y + 0.3 * torch.roll(y, -1, 1)
+
+
+def test_leak_is_reported_with_finding_of_verify(byte_model, text):
+    model = byte_model()
+    block = model.module.stack.blocks[1]
+    block.feed_forward = LooksAhead(block.feed_forward)
+    with pytest.raises(
+        ValueError, match=r"not there yet \(its .*; verify: future-leak at stack"
+    ):
+        prove(model, text)

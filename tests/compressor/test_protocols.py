@@ -23,8 +23,8 @@ def rows(data, streams):
 
 
 @pytest.mark.parametrize("family", ["modern", "gpt2", "sparse", "generator", "xl"])
-def test_one_token_at_a_time_claims_the_bits_of_whole_windows(byte_model, text, family):
-    """What a decoder can know gives the same bits as the loss of `evaluate`."""
+def test_stepwise_bits_equal_window_bits(byte_model, text, family):
+    """Predictions from earlier tokens alone give the same bits as the loss of `evaluate`."""
     model = language_model(byte_model(family))
     protocol = protocol_for(model.config)
     table, counts = rows(text[:145], 3)
@@ -40,7 +40,7 @@ def test_one_token_at_a_time_claims_the_bits_of_whole_windows(byte_model, text, 
 
 @pytest.mark.parametrize(("context", "stride"), [(12, 6), (12, 12), (12, 1), (7, 3), (100, 50)])
 @pytest.mark.parametrize("length", [2, 12, 13, 14, 40])
-def test_windows_are_those_of_evaluate(context, stride, length):
+def test_windows_match_evaluation_windows(context, stride, length):
     """But for the last one, which `evaluate` moves back to have a full window."""
 
     class Tokens:
@@ -68,7 +68,7 @@ def test_streams_differ_by_at_most_one_token():
     assert starts.tolist() == [0, 3, 6, 9]
 
 
-def test_defaults_are_those_of_evaluate(byte_model):
+def test_defaults_match_evaluate(byte_model):
     assert protocol_for(byte_model().config) == Windows(12, 6)
     assert protocol_for(byte_model("xl").config) == Segments(12, 12)
 
@@ -82,12 +82,12 @@ def test_defaults_are_those_of_evaluate(byte_model):
         ("xl", {"stride": 3}, "`stride` is for windows"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(byte_model, family, options, sentence):
+def test_rejects_invalid_options(byte_model, family, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         protocol_for(byte_model(family).config, **options)
 
 
-def test_a_protocol_survives_a_header():
+def test_protocol_round_trips_through_json():
     for protocol in (Windows(12, 3), Segments(12, 0)):
         assert protocols.from_json(protocols.to_json(protocol)) == protocol
     for wrong in ({}, {"context": 3, "stride": 4}, {"context": 0, "stride": 0}, {"segment": 3}):

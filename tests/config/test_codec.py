@@ -1,4 +1,4 @@
-"""Configs as JSON: there and back unchanged, and refused with a sentence where they do not fit."""
+"""Configs as JSON: round trips, and error messages for data that does not fit."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ EXTRAS = {
 
 
 def changed(path, value, name="gpt2-small"):
-    """The JSON of a preset with one value changed; `None` in the place of a value removes it."""
+    """The JSON of a preset with one value changed, or removed if it is `None`."""
     data = c.to_json(preset(name))
     *parents, last = path
     inner = data
@@ -32,7 +32,7 @@ def changed(path, value, name="gpt2-small"):
 
 
 @pytest.mark.parametrize("name", presets())
-def test_presets_survive_json(name):
+def test_presets_round_trip_through_json(name):
     config = preset(name)
     again = c.model_from_json(json.loads(json.dumps(c.to_json(config))))
     assert again == config
@@ -40,7 +40,7 @@ def test_presets_survive_json(name):
 
 
 @pytest.mark.parametrize("pattern", EXTRAS)
-def test_patterns_survive_json(pattern):
+def test_patterns_round_trip_through_json(pattern):
     config = dataclasses.replace(preset("gpt2"), patterns=(EXTRAS[pattern],), key_heads=3)
     assert c.model_from_json(json.loads(json.dumps(c.to_json(config)))) == config
 
@@ -52,7 +52,7 @@ def test_optional_values_may_be_absent_or_null():
     assert c.model_from_json(data) == preset("gpt2")
 
 
-def test_whole_numbers_are_read_as_floats_where_those_are_wanted():
+def test_integers_are_read_as_floats_for_float_fields():
     config = c.model_from_json(changed(("position",), {"kind": "Rotary", "base": 500}))
     assert isinstance(config.position.base, float)
 
@@ -125,20 +125,20 @@ def test_whole_numbers_are_read_as_floats_where_those_are_wanted():
         (changed(("heads",), 0), "ModelConfig: heads is 0, but it must be between 1 and"),
     ],
 )
-def test_json_that_does_not_fit_is_refused(data, message):
+def test_rejects_invalid_json(data, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         c.model_from_json(data)
 
 
-def test_text_that_is_no_unicode_is_refused():
-    """JSON can write half a surrogate pair, and no answer or terminal could."""
+def test_rejects_text_with_lone_surrogate():
+    """JSON can contain a lone surrogate, which cannot be encoded as UTF-8."""
     told = c.to_json(preset("classifier"))
     told["head"]["names"] = ["good", json.loads('"\\ud800"')]
-    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is no Unicode text"):
+    with pytest.raises(ValueError, match=r"names\[1\] is '\\ud800', which is not valid Unicode"):
         c.model_from_json(told)
 
 
-def test_a_refusal_stays_short_whatever_a_file_says():
+def test_error_message_length_is_bounded():
     told = c.to_json(preset("gpt2"))
     for name, value in (("kind", "x" * 10**6), ("x" * 10**6, 1), ("width", 10**4000)):
         with pytest.raises(ValueError, match=r"kind|unknown field|width") as problem:
@@ -166,7 +166,7 @@ class Pair(Shape):
     second: Shape | None = None
 
 
-def test_an_open_base_takes_every_dataclass_derived_from_it():
+def test_open_base_accepts_every_derived_dataclass():
     value = Pair(Square(2), Pair(Square(3)))
     assert codec.from_json(Shape, json.loads(json.dumps(c.to_json(value))), "shape") == value
     assert codec.from_json(Shape | None, None, "shape") is None
@@ -179,7 +179,7 @@ def test_an_open_base_takes_every_dataclass_derived_from_it():
     [
         (
             {"kind": "Circle"},
-            "shape has kind 'Circle': known: Square, Pair (if it is a class of your own, import "
+            "shape has kind 'Circle': known: Square, Pair (if it is your own class, import "
             "the module that defines it first)",
         ),
         ({"kind": "_Sized", "size": 1}, "shape has kind '_Sized': known: Square, Pair (if it is"),
@@ -189,12 +189,12 @@ def test_an_open_base_takes_every_dataclass_derived_from_it():
         ({"kind": "Square", "side": 1}, "shape has an unknown field 'side': did you mean 'size'?"),
     ],
 )
-def test_an_unknown_class_is_refused_with_advice(data, message):
+def test_rejects_unknown_class_with_advice(data, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         codec.from_json(Shape, data, "shape")
 
 
-def test_two_classes_of_one_name_are_refused():
+def test_rejects_two_classes_with_same_name():
     class Figure:
         pass
 
@@ -218,13 +218,13 @@ def test_two_classes_of_one_name_are_refused():
     assert other is not first
 
 
-def test_a_class_that_is_no_dataclass_cannot_be_written():
+def test_to_json_rejects_class_that_is_not_a_dataclass():
     message = "Shape cannot be written to a config file: make it a frozen dataclass"
     with pytest.raises(ValueError, match=f"^{message}"):
         c.to_json((Shape(),))
 
 
-def test_names_of_earlier_versions_are_read():
+def test_reads_names_of_earlier_versions():
     old = c.to_json(preset("modern-tiny"))
     del old["attention_output"], old["head_width"]
     scaling = {"kind": "SlowerBelow", "factor": 8.0, "low": 1.0, "high": 4.0, "length": 64}

@@ -1,4 +1,4 @@
-"""Generation defaults: checked, and read from where earlier versions kept them."""
+"""Generation defaults: validation, and reading them from files of earlier versions."""
 
 import json
 from dataclasses import replace
@@ -78,7 +78,7 @@ def former(run, head=None, **fields):
         ("gpt2-small", {"ends": None}, {}, GenerationDefaults()),
     ],
 )
-def test_earlier_versions_kept_them_in_the_model(name, head, fields, expected):
+def test_reads_defaults_from_model_section_of_earlier_versions(name, head, fields, expected):
     run = run_of(name)
     document = former(run, head, **fields)
     assert run_from_json(document) == replace(run, generation=expected)
@@ -86,7 +86,7 @@ def test_earlier_versions_kept_them_in_the_model(name, head, fields, expected):
     assert model_and_generation_from_json(document["model"]) == (run.model, expected)
 
 
-def test_they_are_written_beside_the_model():
+def test_defaults_are_written_beside_the_model():
     run = run_of("original-tiny", generation=TRANSLATOR)
     document = json.loads(json.dumps(to_json(run)))
     assert run_from_json(document) == run
@@ -107,12 +107,12 @@ def test_they_are_written_beside_the_model():
         ({"rules": {"never": [-1]}}, "banned_ids is \\(-1,\\), but it must be ids from 0"),
     ],
 )
-def test_a_damaged_earlier_file_is_refused(fields, message):
+def test_rejects_damaged_file_of_earlier_version(fields, message):
     with pytest.raises(ValueError, match=message):
         run_from_json(former(run_of("original-tiny"), **fields))
 
 
-def test_both_forms_at_once_are_refused():
+def test_rejects_old_and_new_form_together():
     document = to_json(run_of("original-tiny", generation=TRANSLATOR))
     document["model"] |= FORMER_TRANSLATOR
     with pytest.raises(ValueError, match=r"run.model has an unknown field 'marks'"):
@@ -128,19 +128,19 @@ def test_both_forms_at_once_are_refused():
         ({"max_tokens": 0}, "max_tokens is 0, but it must be at least 1, or absent"),
     ],
 )
-def test_values_are_checked(changes, message):
+def test_rejects_invalid_values(changes, message):
     with pytest.raises(ValueError, match=f"^GenerationDefaults: {message}"):
         GenerationDefaults(**changes)
 
 
-def test_settings_of_translators_are_refused_elsewhere():
+def test_rejects_translator_settings_for_other_models():
     message = "^generation.max_tokens is for translators, but the model is a generator: leave it"
     with pytest.raises(ValueError, match=message):
         run_of("gpt2-small", generation=GenerationDefaults(max_tokens=5))
     assert run_of("gpt2-small", generation=GenerationDefaults(end_ids=(5,)))
 
 
-def test_the_start_token_is_banned_by_default():
+def test_start_token_is_banned_by_default():
     assert GenerationDefaults().resolved_banned_ids == ()
     assert GenerationDefaults(start_id=7, end_ids=(6,)).resolved_banned_ids == (7,)
     assert GenerationDefaults(start_id=6, end_ids=(6,)).resolved_banned_ids == ()
@@ -148,7 +148,7 @@ def test_the_start_token_is_banned_by_default():
     assert replace(TRANSLATOR, banned_ids=()).resolved_banned_ids == ()
 
 
-def test_unknown_start_and_end_tokens_are_an_error():
+def test_rejects_unknown_start_and_end_tokens():
     assert TRANSLATOR.require_target_ids("it") == TRANSLATOR.target_ids == (7, 6)
     with pytest.raises(ValueError, match=r"^it: its start and end tokens are unknown, .*train it"):
         GenerationDefaults(end_ids=(6,)).require_target_ids("it")

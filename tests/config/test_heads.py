@@ -1,4 +1,4 @@
-"""Heads as values: the same in JSON, and old files of them still open."""
+"""Head configs: JSON round trips, and reading heads of earlier versions."""
 
 import dataclasses
 import typing
@@ -13,24 +13,24 @@ HEADS = typing.get_args(c.Head)
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_every_head_goes_through_json(kind):
+def test_every_head_round_trips_through_json(kind):
     model = dataclasses.replace(preset("bert-tiny"), head=kind())
     assert c.model_from_json(c.to_json(model)) == model
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_every_head_is_built(small, kind):
+def test_every_head_can_be_built(small, kind):
     assert build(small("bert", head=kind())).head is not None
 
 
-def test_a_classifier_of_before_has_a_bias():
+def test_classifier_of_earlier_version_has_bias():
     old = c.to_json(dataclasses.replace(preset("bert-tiny"), head=c.Classifier(pool="pooler")))
     del old["head"]["bias"]
     assert c.model_from_json(old).head == c.Classifier(pool="pooler", bias=True)
 
 
 @pytest.mark.parametrize("kind", [c.Classifier, c.TokenClassifier])
-def test_classes_and_their_names_must_agree(kind):
+def test_rejects_class_names_that_do_not_match_classes(kind):
     with pytest.raises(ValueError, match=f"{kind.__name__}: classes is 1, but it must be at least"):
         kind(classes=1)
     with pytest.raises(ValueError, match=r"names is .*, but it must be as many as classes"):

@@ -1,4 +1,4 @@
-"""Norms and activations make their modules; importing them loads no torch."""
+"""Norm and activation configs create their modules; importing them does not load torch."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from clearformer.core import block
 from clearformer.extensions import layers
 
 
-def test_norms_make_their_modules():
+def test_norm_configs_create_modules():
     layer, rms = c.LayerNorm(epsilon=1e-3).module(7), c.RMSNorm(epsilon=1e-4).module(7)
     assert (type(layer), layer.eps, layer.weight.shape) == (nn.LayerNorm, 1e-3, (7,))
     assert (type(rms), rms.eps, rms.weight.shape) == (layers.RMSNorm, 1e-4, (7,))
@@ -27,7 +27,7 @@ class Swish(c.Activation):
         return x * torch.sigmoid(self.beta * x)
 
 
-def test_an_activation_makes_a_feed_forward_layer():
+def test_activation_config_creates_feed_forward():
     layer = Swish(2.0).feed_forward(4, 12, bias=False, dropout=0.1)
     assert type(layer) is block.FeedForward
     assert (layer.up.weight.shape, layer.up.bias, layer.dropout.p) == ((12, 4), None, 0.1)
@@ -37,13 +37,13 @@ def test_an_activation_makes_a_feed_forward_layer():
 
 
 @pytest.mark.parametrize("base", [c.Norm, c.Activation])
-def test_a_base_alone_is_no_value(base):
+def test_base_class_is_abstract(base):
     with pytest.raises(TypeError, match="abstract"):
         base()
 
 
 @pytest.mark.parametrize("name", ["clearformer.config", "clearformer.families"])
-def test_configs_load_no_torch(name):
+def test_configs_do_not_import_torch(name):
     """So that `--help` and a list of presets are instant."""
     script = (
         f"import sys, {name}; from clearformer.families import preset, presets;"

@@ -1,4 +1,4 @@
-"""What a model is, as values: numbers out of range are refused, derived ones follow."""
+"""ModelConfig: validation and derived values."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ from clearformer import config as c
 from clearformer.families import preset
 
 
-def test_derived_numbers():
+def test_derived_values():
     assert preset("gpt2-xl").resolved_head_width == 64
     assert dataclasses.replace(preset("gpt2"), head_width=80).resolved_head_width == 80
     assert preset("gpt2").scale == 1.0
@@ -86,12 +86,12 @@ def test_derived_numbers():
         ),
     ],
 )
-def test_numbers_out_of_range_are_refused(make, message):
+def test_rejects_values_out_of_range(make, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make()
 
 
-def test_a_config_of_an_earlier_version_gets_its_family():
+def test_config_of_earlier_version_gets_its_family():
     data = c.to_json(preset("gpt2-small"))
     del data["family"]
     assert c.model_from_json(data) == preset("gpt2-small")

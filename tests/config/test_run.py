@@ -1,4 +1,4 @@
-"""What a run is: one budget, sound numbers, and the same in JSON."""
+"""RunConfig: one budget, valid numbers, and JSON round trips."""
 
 from dataclasses import replace
 
@@ -24,14 +24,14 @@ TRAIN = TrainConfig(learning_rate=1e-3, batch_size=8, steps=10)
 
 
 @pytest.mark.parametrize("name", presets())
-def test_every_recipe_survives_json(name):
+def test_every_recipe_round_trips_through_json(name):
     model = preset(name)
     data, train = recipe(model)
     run = RunConfig(model=model, data=data, train=train)
     assert run_from_json(to_json(run)) == run
 
 
-def test_former_names_of_settings_are_read():
+def test_reads_former_names_of_settings():
     run = RunConfig(
         model=preset("xl-tiny"),
         data=DataConfig(source="x", text_column="review", masking=Masking(rate=0.3)),
@@ -57,13 +57,13 @@ def test_former_names_of_settings_are_read():
         run_from_json(old)
 
 
-def test_choices_survive_json():
+def test_optimizer_and_schedule_round_trip_through_json():
     train = replace(TRAIN, optimizer=Muon(momentum=0.9), schedule=InverseSqrt(warmup=7))
     run = RunConfig(model=preset("gpt2"), data=DataConfig(source="x"), train=train)
     assert run_from_json(to_json(run)) == run
 
 
-def test_a_config_of_an_earlier_version_keeps_its_meaning():
+def test_config_of_earlier_version_keeps_its_schedule():
     run = RunConfig(model=preset("gpt2"), data=DataConfig(source="x"), train=TRAIN)
     saved = to_json(run)
     assert saved["train"].pop("decay_start") == "after_warmup"
@@ -103,12 +103,12 @@ def test_a_config_of_an_earlier_version_keeps_its_meaning():
         ({"steps": None}, "the budget is given in nothing"),
     ],
 )
-def test_bad_numbers_are_refused(changes, message):
+def test_rejects_invalid_train_settings(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(TRAIN, **changes)
 
 
-def test_other_ranges():
+def test_rejects_invalid_schedule_and_data_settings():
     with pytest.raises(ValueError, match="warmup is 10000000000000, but it must be at most 1,000,"):
         InverseSqrt(warmup=10**13)
     with pytest.raises(ValueError, match="decay is 0, but it must be above 0 and at most 1"):
@@ -130,13 +130,13 @@ def test_other_ranges():
         ),
     ],
 )
-def test_shares_of_hidden_tokens_fit_together(changes, message):
+def test_rejects_invalid_masking_rates(changes, message):
     assert Masking(mask_replace=0.9, random_replace=0.1).unit == "tokens"
     with pytest.raises(ValueError, match=message):
         Masking(**changes)
 
 
-def test_masking_origin_and_freezing_survive_json_and_may_be_absent():
+def test_masking_origin_and_freezing_round_trip_and_are_optional():
     run = RunConfig(
         model=preset("bert-mini-masked"),
         data=DataConfig(source="x", masking=Masking(unit="words")),

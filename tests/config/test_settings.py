@@ -1,4 +1,4 @@
-"""Settings of a run by name, with values from Python."""
+"""Overriding settings of a run by name, with Python values."""
 
 import re
 
@@ -15,7 +15,7 @@ def config():
     return preset_config("modern-tiny")
 
 
-def test_a_short_name_stands_for_the_one_setting_that_ends_like_it(config):
+def test_short_name_resolves_to_unique_setting(config):
     changed = with_settings(
         config, {"layers": 6, "learning_rate": 0.1, "model.dropout.embedding": 0.25}
     )
@@ -25,27 +25,27 @@ def test_a_short_name_stands_for_the_one_setting_that_ends_like_it(config):
     assert config == preset_config("modern-tiny")
 
 
-def test_nothing_given_changes_nothing(config):
+def test_no_settings_leave_config_unchanged(config):
     assert with_settings(config, {}) == config
 
 
-def test_a_budget_replaces_the_other(config):
+def test_new_budget_replaces_old_budget(config):
     assert config.train.minutes
     changed = with_settings(config, {"steps": 3}).train
     assert (changed.steps, changed.minutes, changed.epochs) == (3, None, None)
 
 
-def test_settings_are_checked_together_and_not_one_by_one(config):
+def test_settings_are_validated_together(config):
     changed = with_settings(config, {"accumulation_steps": 3, "batch_size": 9})
     assert (changed.train.batch_size, changed.train.accumulation_steps) == (9, 3)
 
 
-def test_another_class_by_name_with_settings_of_its_own(config):
+def test_selects_class_by_name_with_its_settings(config):
     changed = with_settings(config, {"beta1": 0.5, "optimizer": "adamw", "learning_rate": 1e-3})
     assert changed.train.optimizer == c.AdamW(beta1=0.5)
 
 
-def test_another_class_by_value(config):
+def test_accepts_class_instances(config):
     changed = with_settings(
         config, {"optimizer": c.AdamW(beta2=0.9), "learning_rate": 1e-3, "position": c.ALiBi()}
     )
@@ -53,7 +53,7 @@ def test_another_class_by_value(config):
     assert changed.model.position == c.ALiBi()
 
 
-def test_numbers_of_numpy_and_lists_are_taken(config):
+def test_accepts_numpy_numbers_and_lists(config):
     changed = with_settings(
         config,
         {
@@ -80,7 +80,7 @@ def test_numbers_of_numpy_and_lists_are_taken(config):
         ),
     ],
 )
-def test_what_is_wrong_is_said(config, settings, sentence):
+def test_rejects_invalid_settings(config, settings, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
         with_settings(config, settings)
     assert str(caught.value) == sentence

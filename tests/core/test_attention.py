@@ -1,4 +1,4 @@
-"""Project, place, attend, merge: the seams do what they say, and gradients are exact."""
+"""Attention: projection, positions, cross-attention, dropout, and exact gradients."""
 
 import re
 from functools import partial
@@ -28,7 +28,7 @@ POSITIONS = {
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("key_heads", [2, 1])
 @pytest.mark.parametrize("position", POSITIONS)
-def test_attention_step_by_step(position, key_heads, bias, scrambled):
+def test_matches_step_by_step_computation(position, key_heads, bias, scrambled):
     head_width = WIDTH // HEADS
     attention = scrambled(
         Attention(
@@ -52,7 +52,7 @@ def test_attention_step_by_step(position, key_heads, bias, scrambled):
     torch.testing.assert_close(attention(x, Mask(Causal())), attention.output(merged))
 
 
-def test_biases_are_there_or_not():
+def test_bias_parameters_are_optional():
     assert Attention(WIDTH, HEADS).project.bias.shape == (3 * WIDTH,)
     assert Attention(WIDTH, HEADS).output.bias.shape == (WIDTH,)
     bare = Attention(WIDTH, HEADS, bias=False, output=partial(nn.Linear, bias=False))
@@ -62,7 +62,7 @@ def test_biases_are_there_or_not():
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("position", ["none", "rotary"])
-def test_the_parts_of_the_projection_are_the_whole(position, bias):
+def test_project_heads_matches_separate_projections(position, bias):
     attention = Attention(
         WIDTH,
         4,
@@ -90,7 +90,7 @@ def test_the_parts_of_the_projection_are_the_whole(position, bias):
     torch.testing.assert_close(placed[0], attention.rotate(q, k, end=9)[0])
 
 
-def test_grouped_queries_are_key_heads_used_more_than_once():
+def test_grouped_query_attention_equals_repeated_key_heads():
     grouped = Attention(WIDTH, 4, key_heads=2)
     full = Attention(WIDTH, 4)
     head_width = 2
@@ -109,7 +109,7 @@ def test_grouped_queries_are_key_heads_used_more_than_once():
     torch.testing.assert_close(grouped(x, Mask(Causal())), full(x, Mask(Causal())))
 
 
-def test_cross_attention_looks_at_the_other_sequence_only():
+def test_cross_attention_uses_keys_and_values_of_context_only():
     attention = Attention(WIDTH, HEADS)
     x, context = torch.randn(3, 4, WIDTH), torch.randn(3, 6, WIDTH)
     attention_mask = torch.tensor(
@@ -130,7 +130,7 @@ def test_cross_attention_looks_at_the_other_sequence_only():
 
 
 @pytest.mark.parametrize("kernel", [kernels.loop, kernels.explicit, kernels.fused])
-def test_dropout_is_on_the_weights_and_only_in_training(kernel):
+def test_dropout_applies_to_attention_weights_only_in_training(kernel):
     attention = Attention(WIDTH, HEADS, kernel=kernel, dropout=0.5)
     x = torch.randn(2, 5, WIDTH)
 
@@ -153,7 +153,7 @@ def test_dropout_is_on_the_weights_and_only_in_training(kernel):
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("pattern", [Full(), Causal() & Local(2)])
 @pytest.mark.parametrize("memory", [0, 2])
-def test_gradients_are_exact(position, pattern, memory, scrambled):
+def test_gradcheck(position, pattern, memory, scrambled):
     width, heads = 4, 2
     attention = scrambled(
         Attention(
@@ -198,12 +198,12 @@ def test_gradients_are_exact(position, pattern, memory, scrambled):
         ),
     ],
 )
-def test_heads_that_do_not_divide_are_refused(arguments, message):
+def test_rejects_heads_that_do_not_divide_width(arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Attention(**arguments)
 
 
-def test_heads_may_be_wider_than_their_share_of_the_width():
+def test_head_width_may_differ_from_width_over_heads():
     torch.manual_seed(0)
     wide = Attention(12, 5, key_heads=1, head_width=8)
     assert wide.project.weight.shape == ((5 + 1 + 1) * 8, 12)

@@ -1,4 +1,4 @@
-"""The first equations: loops, matrix form and the attention module are one function."""
+"""Basic self-attention: loops, matrix form and the attention module compute the same function."""
 
 import math
 from functools import partial
@@ -20,7 +20,7 @@ def matrices():
     return [torch.randn(WIDTH, WIDTH, dtype=torch.float64) / 2 for _ in range(4)]
 
 
-def test_loop_and_matrix_form_are_the_equations():
+def test_loop_and_matrix_form_match_equations():
     x = torch.randn(LENGTH, WIDTH, dtype=torch.float64)
     raw = torch.einsum("ie,je->ij", x, x)
     exponentials = raw.exp()
@@ -31,7 +31,7 @@ def test_loop_and_matrix_form_are_the_equations():
     torch.testing.assert_close(basic.attend(x), by_definition)
 
 
-def test_matrix_form_treats_each_sequence_of_a_batch_alone():
+def test_matrix_form_handles_batch_sequences_independently():
     x = torch.randn(3, LENGTH, WIDTH)
     alone = torch.stack([basic.attend_loop(sequence) for sequence in x])
     torch.testing.assert_close(basic.attend(x), alone)
@@ -44,13 +44,13 @@ def test_large_scores_do_not_overflow():
 
 
 @pytest.mark.parametrize("kernel", [kernels.loop, kernels.explicit, kernels.fused])
-def test_one_head_at_a_time_equals_the_attention_module(matrices, kernel):
+def test_multi_head_loop_equals_attention_module(matrices, kernel):
     x = torch.randn(2, LENGTH, WIDTH, dtype=torch.float64)
     attention = attention_with(matrices, kernel)
     torch.testing.assert_close(attention(x, Mask()), basic.multi_head_loop(x, *matrices, HEADS))
 
 
-def test_multi_head_attention_number_by_number(matrices):
+def test_multi_head_loop_matches_scalar_computation(matrices):
     to_queries, to_keys, to_values, unify = matrices
     x = torch.randn(LENGTH, WIDTH, dtype=torch.float64)
     head_width = WIDTH // HEADS
@@ -73,7 +73,7 @@ def test_multi_head_attention_number_by_number(matrices):
     torch.testing.assert_close(basic.multi_head_loop(x[None], *matrices, HEADS)[0], by_hand)
 
 
-def test_scores_against_inputs_as_printed_in_equation_9_are_another_function(matrices):
+def test_erratum_equation_9_scores_use_keys_not_inputs(matrices):
     to_queries, _, to_values, unify = matrices
     x = torch.randn(2, LENGTH, WIDTH, dtype=torch.float64)
     printed = basic.multi_head_loop(
@@ -82,7 +82,7 @@ def test_scores_against_inputs_as_printed_in_equation_9_are_another_function(mat
     assert not torch.allclose(printed, basic.multi_head_loop(x, *matrices, HEADS), atol=1e-3)
 
 
-def test_the_scale_is_the_head_width_and_not_the_model_width(matrices):
+def test_erratum_equation_9_scale_uses_head_width_not_model_width(matrices):
     """Dividing by sqrt(E), as eq. 9 is printed, is what queries sqrt(H) times too small give."""
     to_queries, *others = matrices
     x = torch.randn(2, LENGTH, WIDTH, dtype=torch.float64)
@@ -94,7 +94,7 @@ def test_the_scale_is_the_head_width_and_not_the_model_width(matrices):
     torch.testing.assert_close(one_head, weights @ x @ others[1].T @ others[2].T)
 
 
-def test_the_published_figure_slices_time_in_a_batch(matrices):
+def test_erratum_1_published_slice_cuts_time_axis_in_a_batch(matrices):
     """Erratum 1: `q[:, t:t+d]` is a slice of the width for one sequence, of time for a batch."""
     x = torch.randn(3, WIDTH, WIDTH, dtype=torch.float64)  # T = E: else it does not even run
     ours = basic.multi_head_loop(x, *matrices, HEADS)

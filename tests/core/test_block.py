@@ -1,4 +1,4 @@
-"""The block: norms where they belong, every dropout in its place, exact gradients."""
+"""Transformer block: norm placement, dropout placement, and exact gradients."""
 
 import math
 import shutil
@@ -52,7 +52,7 @@ def block(residual, feed_forward, width=WIDTH, rates=None):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_are_their_formulas(name):
+def test_activations_match_formulas(name):
     activation, formula = ACTIVATIONS[name]
     x = torch.linspace(-8, 8, 65, dtype=torch.float64)
     expected = torch.tensor([formula(number) for number in x.tolist()], dtype=torch.float64)
@@ -61,7 +61,7 @@ def test_activations_are_their_formulas(name):
     assert torch.equal(x, before)  # nothing is written over an argument
 
 
-def test_what_goes_up_stays_as_it_was_for_whoever_looks():
+def test_hook_sees_hidden_layer_before_activation():
     """A hook sees the hidden layer before its activation, also after it was applied."""
     for feed_forward in (FeedForward(WIDTH, HIDDEN), GatedFeedForward(WIDTH, HIDDEN, F.relu)):
         seen = []
@@ -72,7 +72,7 @@ def test_what_goes_up_stays_as_it_was_for_whoever_looks():
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_feed_forward_is_two_layers_for_each_token(bias):
+def test_feed_forward_applies_two_layers_per_token(bias):
     feed_forward = FeedForward(WIDTH, HIDDEN, gelu_tanh, bias=bias)
     x = torch.randn(2, 3, WIDTH)
     by_token = [
@@ -97,7 +97,7 @@ def test_gated_feed_forward_multiplies_gate_and_value():
 
 @pytest.mark.parametrize("feed_forward", ["relu", "swiglu"])
 @pytest.mark.parametrize("residual", RESIDUALS)
-def test_a_block_in_training_with_every_dropout_in_its_place(residual, feed_forward, scrambled):
+def test_block_applies_each_dropout_at_its_place_in_training(residual, feed_forward, scrambled):
     rates = {"attention": 0.2, "hidden": 0.3, "residual": 0.4}
     layer = scrambled(block(residual, feed_forward, rates=rates)).train()
     x = torch.randn(2, 5, WIDTH)
@@ -134,7 +134,7 @@ def test_a_block_in_training_with_every_dropout_in_its_place(residual, feed_forw
 
 
 @pytest.mark.parametrize("residual", RESIDUALS)
-def test_a_decoder_block_attends_to_itself_then_to_the_source_then_thinks(residual, scrambled):
+def test_decoder_block_runs_self_attention_cross_attention_feed_forward(residual, scrambled):
     layer = scrambled(
         DecoderBlock(
             Attention(WIDTH, HEADS),
@@ -163,7 +163,7 @@ def test_a_decoder_block_attends_to_itself_then_to_the_source_then_thinks(residu
 
 @pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
 @pytest.mark.parametrize("residual", RESIDUALS)
-def test_gradients_are_exact(residual, feed_forward, scrambled):
+def test_gradcheck(residual, feed_forward, scrambled):
     layer = scrambled(block(residual, feed_forward, width=4).double())
     parameters = dict(layer.named_parameters())
     attention_mask = torch.tensor([[False, True, True], [True, True, True]])
@@ -178,7 +178,7 @@ def test_gradients_are_exact(residual, feed_forward, scrambled):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-def test_a_compiled_block_is_the_same_function(scrambled):
+def test_compiled_block_matches_eager(scrambled):
     layer = scrambled(
         Block(
             Attention(WIDTH, HEADS, key_heads=1, position=Rotary()),

@@ -1,4 +1,4 @@
-"""Where keys and values come from: what is committed, what is pending, what is refused."""
+"""Caches: what is committed, what is pending, and which inputs are rejected."""
 
 import re
 
@@ -36,14 +36,14 @@ def assert_all_close(given, expected):
         torch.testing.assert_close(one, other)
 
 
-def test_no_cache_has_only_the_tokens_at_hand(attention, x):
+def test_no_cache_returns_current_tokens_only(attention, x):
     assert NO_CACHE.length == 0
     assert NO_CACHE.sources(x) == (x,)
     k, v = torch.randn(2, BATCH, KEY_HEADS, 7, 4)
     assert NO_CACHE.extend(k, v) == (k, v)
 
 
-def test_a_cache_continues_where_it_was_committed(attention, x):
+def test_kv_cache_continues_after_committed_tokens(attention, x):
     held = KVCache()
     q, k, v = read(NO_CACHE, x, attention)
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_a_cache_continues_where_it_was_committed(attention, x):
     assert held.length == 7
 
 
-def test_a_cache_may_be_read_again_before_it_is_committed(attention, x):
+def test_kv_cache_discards_uncommitted_tokens(attention, x):
     held = KVCache()
     with torch.no_grad():
         read(held, x[:, :3], attention)
@@ -71,7 +71,7 @@ def test_a_cache_may_be_read_again_before_it_is_committed(attention, x):
     assert held.length == 7
 
 
-def test_frozen_keys_answer_with_the_other_sequence(x):
+def test_frozen_kv_returns_context_keys_and_values(x):
     attention = Attention(WIDTH, HEADS, key_heads=KEY_HEADS)
     context = torch.randn(BATCH, 5, WIDTH)
     frozen = attention.freeze(context)
@@ -85,7 +85,7 @@ def test_frozen_keys_answer_with_the_other_sequence(x):
     assert frozen.length == 0
 
 
-def test_a_memory_holds_the_last_hidden_states(attention, x):
+def test_hidden_memory_holds_last_states(attention, x):
     memory = HiddenMemory(capacity=4)
     segments = x.split((2, 1, 3, 1), dim=1)
     seen = x[:, :0]
@@ -97,7 +97,7 @@ def test_a_memory_holds_the_last_hidden_states(attention, x):
         assert torch.equal(memory.states, seen[:, -4:])
 
 
-def test_a_memory_projects_its_states_before_the_tokens_at_hand(attention, x):
+def test_hidden_memory_states_precede_current_tokens(attention, x):
     memory = HiddenMemory(capacity=5)
     read(memory, x[:, :5], attention)
     memory.advance()
@@ -105,7 +105,7 @@ def test_a_memory_projects_its_states_before_the_tokens_at_hand(attention, x):
     assert_all_close(read(memory, x[:, 5:], attention), (q[:, :, 5:], k, v))
 
 
-def test_a_memory_changes_only_when_it_is_advanced(attention, x):
+def test_hidden_memory_changes_only_on_advance(attention, x):
     memory = HiddenMemory(capacity=4)
     read(memory, x[:, :4], attention)
     assert memory.length == 0
@@ -117,7 +117,7 @@ def test_a_memory_changes_only_when_it_is_advanced(attention, x):
     assert torch.equal(memory.states, x[:, -4:])
 
 
-def test_a_memory_of_nothing_is_no_cache(attention, x):
+def test_hidden_memory_with_zero_capacity_equals_no_cache(attention, x):
     memory = HiddenMemory(capacity=0)
     for _ in range(2):
         assert_all_close(read(memory, x, attention), read(NO_CACHE, x, attention))
@@ -125,7 +125,7 @@ def test_a_memory_of_nothing_is_no_cache(attention, x):
         assert memory.length == 0
 
 
-def test_gradients_stop_at_the_memory(attention, x):
+def test_hidden_memory_stops_gradients(attention, x):
     first, second = x[:, :4].clone().requires_grad_(), x[:, 4:].clone().requires_grad_()
     memory = HiddenMemory(capacity=4)
     attention(first, Mask(Causal()), memory)
@@ -151,7 +151,7 @@ def test_gradients_stop_at_the_memory(attention, x):
         ),
     ],
 )
-def test_a_memory_of_another_batch_is_refused(attention, x, shape, message):
+def test_hidden_memory_rejects_other_batch_shape(attention, x, shape, message):
     memory = HiddenMemory(capacity=4)
     read(memory, x, attention)
     memory.advance()

@@ -1,4 +1,4 @@
-"""From token numbers to vectors: each part added, positions counted from the first real token."""
+"""Token embedding: sum of its parts, and positions counted from the first real token."""
 
 import math
 import re
@@ -23,7 +23,7 @@ def token_table():
     return nn.Embedding(VOCABULARY, WIDTH)
 
 
-def test_an_embedding_is_the_sum_of_its_parts(tokens):
+def test_embedding_is_sum_of_token_position_and_segment(tokens):
     embedding = Embedding(
         token_table(),
         LENGTH,
@@ -46,18 +46,18 @@ def test_an_embedding_is_the_sum_of_its_parts(tokens):
     torch.testing.assert_close(embedding.eval()(tokens, segments=segments), embedding.norm(total))
 
 
-def test_segments_are_the_first_if_none_are_given(tokens):
+def test_segment_defaults_to_first(tokens):
     embedding = Embedding(token_table(), LENGTH, segments=2)
     expected = embedding.token(tokens) + embedding.segment.weight[0]
     torch.testing.assert_close(embedding(tokens), expected)
 
 
-def test_a_bare_embedding_is_a_table(tokens):
+def test_embedding_without_options_is_table_lookup(tokens):
     embedding = Embedding(token_table(), LENGTH)
     assert torch.equal(embedding(tokens), embedding.token.weight[tokens])
 
 
-def test_sinusoidal_positions_take_the_precision_of_the_model(tokens):
+def test_sinusoidal_positions_use_model_dtype(tokens):
     embedding = Embedding(token_table(), LENGTH, position=Sinusoidal())
     waves = Sinusoidal().added(torch.arange(6), WIDTH)
     torch.testing.assert_close(embedding(tokens), embedding.token(tokens) + waves.float())
@@ -86,7 +86,7 @@ def test_positions_count_from_the_first_real_token(tokens, start):
                 torch.testing.assert_close(y[row, column], expected)
 
 
-def test_the_first_kept_token_is_found_behind_any_padding():
+def test_first_real_token_with_any_padding():
     attention_mask = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]]).bool()
     assert first_real_token(attention_mask).tolist() == [2, 0, 1, 0]
 
@@ -115,12 +115,12 @@ def test_the_first_kept_token_is_found_behind_any_padding():
         ),
     ],
 )
-def test_impossible_tokens_are_refused(tokens, message):
+def test_rejects_invalid_token_ids(tokens, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Embedding(token_table(), LENGTH)(tokens)
 
 
-def test_a_cache_that_leaves_no_learned_position_is_refused(tokens):
+def test_rejects_positions_beyond_learned_table(tokens):
     embedding = Embedding(token_table(), LENGTH, position=Learned())
     message = (
         "the sequence has 11 tokens, but the learned positions end at 10: "

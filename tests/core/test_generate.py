@@ -1,4 +1,4 @@
-"""The plain loop, and every faster way to write a text against it, token by token."""
+"""The plain generation loop, and every faster decoding path against it, token by token."""
 
 from functools import partial
 
@@ -9,7 +9,6 @@ from clearformer.builder import build, caches
 from clearformer.config import GenerationDefaults
 from clearformer.core.generate import draw, generate, next_logits
 from clearformer.families import FAMILIES
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling, sample
 from clearformer.generate.sequence import Uniforms
@@ -35,7 +34,7 @@ def model(small, scrambled):
     return make
 
 
-def test_a_draw_is_the_first_token_whose_cumulative_probability_exceeds_the_number():
+def test_draw_returns_first_token_whose_cumulative_probability_exceeds_uniform():
     logits = torch.tensor([0.1, 0.4, 0.4, 0.1]).log()
     assert [draw(logits, u) for u in (0.0, 0.39, 0.41, 0.79, 0.81, 0.91)] == [1, 1, 2, 2, 0, 3]
     assert draw(logits, 0.99, temperature=0) == 1
@@ -44,7 +43,7 @@ def test_a_draw_is_the_first_token_whose_cumulative_probability_exceeds_the_numb
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_draw_is_that_of_the_library(seed):
+def test_draw_matches_sample(seed):
     torch.manual_seed(seed)
     logits, uniform = 3 * torch.randn(200).half().float(), float(torch.rand(()))
     for rules in ({}, {"temperature": 0.5}, {"top_k": 5}, {"temperature": 0.0}):
@@ -53,7 +52,7 @@ def test_a_draw_is_that_of_the_library(seed):
 
 def by_decoder(model, config, rules):
     """The library's own decoder: FastDecoder where it is supported, else modules and KVMemory."""
-    decoder, tokens = Decoder(LanguageModel(model, config, GenerationDefaults())), []
+    decoder, tokens = LanguageModel(model, config, GenerationDefaults()).decoder(), []
     logits = decoder.prefill([PROMPT], COUNT)
     for uniform in UNIFORMS:
         tokens.append(sample(logits[0], Sampling(**rules), uniform).id)
@@ -62,7 +61,7 @@ def by_decoder(model, config, rules):
 
 
 def by_fast_decoder(model, config, rules):
-    """The written-out step, from the first token on."""
+    """FastDecoder, from the first token on."""
     memory = inference_caches(config, 1, len(PROMPT) + COUNT)
     step, tokens = FastDecoder(model, memory), list(PROMPT)
     for place in range(len(PROMPT) + COUNT - 1):
@@ -76,7 +75,7 @@ def by_fast_decoder(model, config, rules):
 
 
 def by_beam(growing, rules):
-    """A search of width 1, which keeps what it is given."""
+    """A beam search of width 1."""
     tokens, logits = [], growing.first()
     growing.widen(1)
     for uniform in UNIFORMS:
@@ -87,7 +86,7 @@ def by_beam(growing, rules):
 
 @pytest.mark.parametrize("rules", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize("family", WRITERS)
-def test_every_fast_way_is_the_plain_loop(family, rules, model, prompt_rows):
+def test_fast_decoding_matches_plain_loop(family, rules, model, prompt_rows):
     own, config = model(family)
     expected = generate(next_logits(own.hidden, own.head), PROMPT, UNIFORMS, **rules)
     cached = next_logits(own.hidden, own.head, caches(config))
@@ -104,7 +103,7 @@ def test_every_fast_way_is_the_plain_loop(family, rules, model, prompt_rows):
 
 
 @pytest.mark.parametrize("rules", SAMPLINGS.values(), ids=SAMPLINGS)
-def test_every_fast_way_to_a_target_is_the_plain_loop(rules, model):
+def test_fast_decoding_with_source_matches_plain_loop(rules, model):
     own, config = model("original")
     source = torch.tensor([[5, 4, 3, 2, 6]])
     with inference_mode(own):

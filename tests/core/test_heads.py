@@ -1,4 +1,4 @@
-"""Logits and losses: what counts, what is pooled, what padding may not touch."""
+"""Output heads: logits, losses, pooling, and independence from padding."""
 
 import math
 
@@ -30,7 +30,7 @@ def hidden():
     return torch.randn(3, 5, WIDTH)
 
 
-def test_the_loss_is_a_sum_over_the_valid_targets_and_their_number():
+def test_cross_entropy_returns_sum_and_count_of_valid_targets():
     logits = torch.randn(2, 3, VOCABULARY)
     targets = torch.tensor([[4, IGNORE, 0], [IGNORE, IGNORE, 7]])
     total, count = heads.cross_entropy(logits, targets)
@@ -43,7 +43,7 @@ def test_the_loss_is_a_sum_over_the_valid_targets_and_their_number():
     assert count.item() == 3
 
 
-def test_a_batch_without_targets_has_no_loss():
+def test_loss_is_zero_without_targets():
     logits = torch.randn(2, 3, VOCABULARY, requires_grad=True)
     total, count = heads.cross_entropy(logits, torch.full((2, 3), IGNORE))
     total.sum().backward()
@@ -51,7 +51,7 @@ def test_a_batch_without_targets_has_no_loss():
     assert not logits.grad.any()
 
 
-def test_the_loss_of_half_precision_logits_is_summed_in_float32():
+def test_half_precision_loss_is_summed_in_float32():
     logits = torch.randn(64, 64, VOCABULARY).bfloat16()
     targets = torch.randint(VOCABULARY, (64, 64))
     total, _ = heads.cross_entropy(logits, targets)
@@ -61,7 +61,7 @@ def test_the_loss_of_half_precision_logits_is_summed_in_float32():
 
 
 @pytest.mark.parametrize("cap", [None, 3.0])
-def test_next_token_logits_are_a_projection_maybe_capped(hidden, cap):
+def test_next_token_logits_are_projection_with_optional_soft_cap(hidden, cap):
     project = nn.Linear(WIDTH, VOCABULARY)
     head = heads.NextToken(project, cap)
     raw = 5 * project(hidden)
@@ -75,7 +75,7 @@ def test_next_token_logits_are_a_projection_maybe_capped(hidden, cap):
     torch.testing.assert_close(head.loss(hidden, targets), heads.cross_entropy(expected, targets))
 
 
-def test_masked_token_logits_go_through_a_layer_and_a_norm(hidden):
+def test_masked_token_logits_use_transform_and_norm(hidden):
     head = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
     expected = head.project(head.norm(F.gelu(head.transform(hidden))))
     torch.testing.assert_close(head(hidden), expected)
@@ -84,7 +84,7 @@ def test_masked_token_logits_go_through_a_layer_and_a_norm(hidden):
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_pool_sees_the_real_tokens_only(hidden, pool):
+def test_pooling_ignores_padding(hidden, pool):
     function, expected = POOLS[pool]
     spans = [(0, 5), (0, 2), (3, 5)]  # none, right, left padding
     attention_mask = torch.tensor([[start <= t < end for t in range(5)] for start, end in spans])
@@ -96,7 +96,7 @@ def test_a_pool_sees_the_real_tokens_only(hidden, pool):
 
 
 @pytest.mark.parametrize("pool", ["mean", "max"])
-def test_a_pool_over_nothing_is_zero(hidden, pool):
+def test_pooling_over_padding_only_is_zero(hidden, pool):
     hidden.requires_grad_()
     attention_mask = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
     pooled = POOLS[pool][0](hidden, attention_mask)
@@ -106,7 +106,7 @@ def test_a_pool_over_nothing_is_zero(hidden, pool):
     assert hidden.grad.isfinite().all()
 
 
-def test_a_classifier_pools_drops_and_projects(hidden):
+def test_classifier_pools_applies_dropout_and_projects(hidden):
     head = heads.Classifier(heads.mean_pool, WIDTH, classes=4, dropout=0.4)
     attention_mask = torch.tensor(
         [[True] * 5, [True, True, False, False, False], [False] * 4 + [True]]
@@ -124,7 +124,7 @@ def test_a_classifier_pools_drops_and_projects(hidden):
     assert count.item() == 2
 
 
-def test_smoothing_is_for_training_alone():
+def test_label_smoothing_applies_only_in_training():
     head = heads.NextToken(nn.Linear(4, 6))
     hidden, targets = torch.randn(2, 3, 4), torch.randint(6, (2, 3))
     targets[0, 0] = IGNORE
@@ -140,8 +140,8 @@ def test_smoothing_is_for_training_alone():
     torch.testing.assert_close(head.loss(hidden, targets)[0][0], expected(0.0))
 
 
-def test_the_loss_of_hidden_places_is_that_of_all_logits():
-    """Only the hidden places meet the vocabulary; value and gradients stay the same."""
+def test_masked_loss_equals_loss_over_all_logits():
+    """Logits are computed at masked positions only; value and gradients are the same."""
     head = heads.MaskedToken(WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
     targets = torch.where(torch.rand(3, 5) < 0.3, torch.randint(VOCABULARY, (3, 5)), IGNORE)
 

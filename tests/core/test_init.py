@@ -1,4 +1,4 @@
-"""Weights at the start: the spread each recipe documents, and nothing of the global state."""
+"""Weight initialization: the spread each recipe documents, independent of global random state."""
 
 import math
 
@@ -29,7 +29,7 @@ def wide(small, family, **changes):
 
 
 def assert_spread(weight, deviation, mean=0.0):
-    """Within what so few draws allow: five standard errors."""
+    """Within five standard errors."""
     errors = 5 / math.sqrt(weight.numel())
     assert weight.std().item() == pytest.approx(deviation, rel=errors)
     assert weight.mean().item() == pytest.approx(mean, abs=errors * deviation)
@@ -57,7 +57,7 @@ def assert_biases_are_zero(model):
         assert module.bias is None or not module.bias.any()
 
 
-def test_torch_default_leaves_what_torch_drew(small):
+def test_torch_default_keeps_torch_initialization(small):
     config = small("classifier")
     torch.manual_seed(5)
     bare = transformer(config)
@@ -65,10 +65,10 @@ def test_torch_default_leaves_what_torch_drew(small):
         assert torch.equal(weight, bare.state_dict()[name])
 
 
-def test_xavier(small):
+def test_xavier_init_bounds_and_spread(small):
     model = wide(small, "original", decoder_layers=LAYERS)
     for attention in modules(model, Attention):
-        limit = math.sqrt(6 / (WIDTH + WIDTH))  # three matrices that happen to lie in one
+        limit = math.sqrt(6 / (WIDTH + WIDTH))  # three matrices stored as one
         for matrix in (*attention.project.weight.chunk(3), attention.output.weight):
             assert matrix.abs().max() <= limit
             assert_spread(matrix, limit / math.sqrt(3))
@@ -83,7 +83,7 @@ def test_xavier(small):
     assert_spread(model.source_embedding.token.weight, WIDTH**-0.5)
 
 
-def test_normal(small):
+def test_normal_init_spread_and_zero_biases(small):
     model = wide(small, "bert")
     for module in modules(model, nn.Linear, nn.Embedding):
         if module.weight.numel() > 1000:
@@ -93,7 +93,7 @@ def test_normal(small):
         assert (norm.weight == 1).all()
 
 
-def test_gpt2_starts_residual_writers_small(small):
+def test_gpt2_init_scales_residual_projections(small):
     model = wide(small, "gpt2")
     assert len(writers(model)) == 2 * LAYERS
     for writer in writers(model):
@@ -104,7 +104,7 @@ def test_gpt2_starts_residual_writers_small(small):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_weights_depend_on_the_seed_alone(family, small):
+def test_init_depends_only_on_seed(family, small):
     config = small(family)
     before = torch.get_rng_state()
     first = build(config, seed=3)
@@ -116,8 +116,8 @@ def test_weights_depend_on_the_seed_alone(family, small):
 
 
 @pytest.mark.parametrize("init", ["xavier", "normal", "gpt2", "transformer_xl", "sparse", "modern"])
-def test_every_recipe_suits_every_shape(init, small):
-    """Grouped queries, gates, segments and two stacks: nothing is left undrawn or not finite."""
+def test_every_recipe_initializes_every_architecture(init, small):
+    """Grouped queries, gates, segments and two stacks: every parameter is finite."""
     shapes = (
         small("modern", init=init),
         small("bert", init=init),

@@ -1,4 +1,4 @@
-"""Kernels are one function: in value, in gradient, and in training mode.
+"""Attention kernels compute the same function: values, gradients, and training mode.
 
 `fast`, with which built models train, is held to the same promises.
 """
@@ -57,13 +57,13 @@ def inputs(shape, bias, dtype=torch.float64):
 
 
 def output_and_gradients(kernel, tensors, mask, dropout=0.0):
-    """What a kernel gives for a seed, and the gradients of a fixed mixture of it."""
+    """The output of a kernel for a seed, and the gradients of a fixed linear combination of it."""
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     q, k, v, bias = [*leaves, None][:4]
     torch.manual_seed(1)
     y = kernel(q, k, v, mask, bias, dropout)
     mixture = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
-    # A loop in which nobody sees a tensor leaves it out of the graph; the zero puts it back.
+    # A tensor that no query uses is not part of the graph; adding zero includes it.
     nothing = 0 * sum(leaf.sum() for leaf in leaves)
     return [y.detach(), *torch.autograd.grad((y * mixture).sum() + nothing, leaves)]
 
@@ -84,7 +84,7 @@ def test_kernels_agree_in_value_and_gradient(pattern, padding, bias, shape):
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("pattern", ["full", "causal", "graph with a blind node"])
-def test_kernels_drop_the_same_weights_for_the_same_seed(pattern, padding, bias, shape):
+def test_kernels_apply_same_dropout_for_same_seed(pattern, padding, bias, shape):
     mask = Mask(PATTERNS[pattern], attention_mask_of(padding))
     tensors = inputs(shape, bias)
     expected = output_and_gradients(kernels.loop, tensors, mask, dropout=0.4)
@@ -96,7 +96,7 @@ def test_kernels_drop_the_same_weights_for_the_same_seed(pattern, padding, bias,
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_is_the_formula(kernel):
+def test_kernel_matches_formula(kernel):
     q, k, v, bias = inputs("square", "for each")
     seen = Causal().table(KEYS, KEYS)
     scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(WIDTH) + bias
@@ -108,8 +108,8 @@ def test_a_kernel_is_the_formula(kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_single_query_is_the_last_and_sees_the_whole_past(kernel):
-    """torch's own `is_causal` would show it the first key alone."""
+def test_single_query_is_aligned_to_last_key(kernel):
+    """With torch's `is_causal` it would attend to the first key only."""
     q, k, v = inputs("square", "none")
     whole = KERNELS[kernel](q, k, v, Mask(Causal()), None, 0.0)
     last = KERNELS[kernel](q[:, :, -1:], k, v, Mask(Causal()), None, 0.0)
@@ -126,7 +126,7 @@ def test_a_single_query_is_the_last_and_sees_the_whole_past(kernel):
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_query_that_sees_nothing_yields_exactly_zero(kernel, shape, bias, dropout, dtype):
+def test_fully_masked_query_yields_zero(kernel, shape, bias, dropout, dtype):
     mask = Mask(PATTERNS["graph with a blind node"], attention_mask_of("whole row"))
     tensors = inputs(shape, bias, dtype)
     y, *gradients = output_and_gradients(KERNELS[kernel], tensors, mask, dropout)
@@ -136,13 +136,13 @@ def test_a_query_that_sees_nothing_yields_exactly_zero(kernel, shape, bias, drop
     for gradient in gradients:
         assert gradient.isfinite().all()
     assert not gradients[0][blind].any()
-    assert not gradients[1][1].any()  # keys that nobody sees
+    assert not gradients[1][1].any()  # keys that no query sees
     assert not gradients[2][1].any()  # and values
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_no_nan_arises_on_the_way_either(kernel):
-    """Whoever hunts a NaN with torch's anomaly detection is not led here."""
+def test_anomaly_detection_finds_no_nan(kernel):
+    """torch's anomaly detection must not report the kernels."""
     mask = Mask(Causal(), attention_mask_of("whole row"))
     with torch.autograd.set_detect_anomaly(True):
         output_and_gradients(KERNELS[kernel], inputs("square", "for each"), mask)
@@ -150,7 +150,7 @@ def test_no_nan_arises_on_the_way_either(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("padded", [False, True])
-def test_dropout_falls_on_the_weights(kernel, padded):
+def test_dropout_applies_to_attention_weights(kernel, padded):
     """With the identity for values the output *is* the table of weights."""
     rate, keys = 0.4, 24
     q, k = torch.randn(2, 1, 1, keys, keys)
@@ -165,7 +165,7 @@ def test_dropout_falls_on_the_weights(kernel, padded):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_half_precision_is_near(kernel):
+def test_half_precision_is_close_to_float32(kernel):
     tensors = inputs("grouped", "for each", torch.float32)
     mask = Mask(Causal(), attention_mask_of("left"))
     exact = KERNELS[kernel](*tensors[:3], mask, tensors[3], 0.0)
@@ -175,7 +175,7 @@ def test_half_precision_is_near(kernel):
     torch.testing.assert_close(rounded.float(), exact, atol=0.05, rtol=0.05)
 
 
-def test_weights_of_a_row_sum_to_one_or_to_nothing():
+def test_attention_weights_sum_to_one_or_zero():
     q, k, _ = inputs("square", "none")
     mask = Mask(PATTERNS["graph with a blind node"], attention_mask_of("whole row"))
     sums = kernels.weights(q, k, mask, None).sum(dim=-1)
@@ -209,13 +209,13 @@ def test_weights_of_a_row_sum_to_one_or_to_nothing():
     ],
 )
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_keep_that_does_not_fit_is_refused(kernel, attention_mask, message):
+def test_rejects_attention_mask_of_wrong_shape_or_dtype(kernel, attention_mask, message):
     q, k, v = inputs("square", "none")
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         KERNELS[kernel](q, k, v, Mask(Causal(), attention_mask), None, 0.0)
 
 
-def test_heads_look_as_they_are_told_in_every_kernel():
+def test_per_head_patterns_in_every_kernel():
     q, k, v = torch.randn(3, 2, 4, 9, 8)
     several = (Causal() & Local(2), Causal() & Strided(3))
     mask = Mask(PerHead(several))
@@ -228,7 +228,7 @@ def test_heads_look_as_they_are_told_in_every_kernel():
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_sequences_look_as_they_are_told_in_every_kernel(padded):
+def test_per_sequence_patterns_in_every_kernel(padded):
     q, k, v = torch.randn(3, 2, 4, 9, 8)
     attention_mask = torch.arange(9) >= torch.tensor([[0], [3]]) if padded else None
     several = (Graph(((0, 1), (1, 0), (4, 2)), 5), Causal())

@@ -1,4 +1,4 @@
-"""A mask is a pattern and this batch's padding, pair by pair."""
+"""Masks combine a pattern with the padding of a batch."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def attention_mask_of(padding):
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("queries", [1, 3, KEYS])
-def test_mask_is_pattern_and_padding(pattern, padding, queries):
+def test_mask_combines_pattern_and_padding(pattern, padding, queries):
     attention_mask = attention_mask_of(padding)
     mask = Mask(PATTERNS[pattern], attention_mask)
     q, k = torch.zeros(BATCH, 1, queries, 1), torch.zeros(BATCH, 1, KEYS, 1)
@@ -62,19 +62,19 @@ def test_mask_is_pattern_and_padding(pattern, padding, queries):
         assert torch.equal(mask.table(q, k)[0], torch.ones(KEYS, KEYS).tril().bool())
 
 
-def test_the_first_real_token_is_found():
+def test_first_real_token():
     assert first_real_token(torch.tensor([[0, 0, 1], [1, 0, 1]], dtype=torch.bool)).tolist() == [
         2,
         0,
     ]
 
 
-def test_the_last_kept_token_is_found_before_any_padding():
+def test_last_real_token():
     attention_mask = torch.tensor([[1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]], dtype=torch.bool)
     assert last_real_token(attention_mask).tolist() == [1, 1, 2, 2]
 
 
-def test_more_queries_than_keys_see_every_key():
-    """A long target looks at a short source."""
+def test_full_mask_allows_more_queries_than_keys():
+    """A long target attends to a short source."""
     q, k = torch.zeros(2, 3, 9, 4), torch.zeros(2, 3, 5, 4)
     assert Mask(Full()).table(q, k).expand(2, 3, 9, 5).all()

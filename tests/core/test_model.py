@@ -1,4 +1,4 @@
-"""Whole models: cached = uncached, segments = whole, padding inert, a set without positions."""
+"""Whole models: cached equals uncached, segments equal whole sequences, padding has no effect."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ LENGTH = 9
 
 
 def continued(model, tokens, history, chunks, attention_mask=None):
-    """Logits of `tokens` given piece by piece, each piece knowing the ones before by `history`."""
+    """Logits of `tokens` read piece by piece with the caches `history`."""
     pieces, end = [], 0
     for piece in tokens.split(chunks, dim=1):
         end += piece.shape[1]
@@ -55,7 +55,7 @@ def assert_near(given, expected):
 @pytest.mark.parametrize("patterns", PATTERNS)
 @pytest.mark.parametrize("position", POSITIONS)
 @torch.no_grad()
-def test_cached_is_uncached(position, patterns, chunks, small, scrambled):
+def test_cached_equals_uncached(position, patterns, chunks, small, scrambled):
     config = small("generator", position=POSITIONS[position], patterns=PATTERNS[patterns])
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, LENGTH))
@@ -66,7 +66,7 @@ def test_cached_is_uncached(position, patterns, chunks, small, scrambled):
 @pytest.mark.parametrize("patterns", PATTERNS)
 @pytest.mark.parametrize("position", POSITIONS)
 @torch.no_grad()
-def test_a_left_padded_batch_with_a_cache_is_each_sequence_alone(
+def test_left_padded_batch_with_cache_matches_single_sequences(
     position, patterns, small, scrambled
 ):
     config = small("modern", position=POSITIONS[position], patterns=PATTERNS[patterns])
@@ -85,7 +85,7 @@ def test_a_left_padded_batch_with_a_cache_is_each_sequence_alone(
 
 @pytest.mark.parametrize("chunks", [[1] * 7, [3, 1, 3]], ids=str)
 @torch.no_grad()
-def test_cached_decoding_with_a_source_is_teacher_forcing(chunks, small, scrambled):
+def test_cached_decoding_with_source_equals_teacher_forcing(chunks, small, scrambled):
     config = small("original", decoder_layers=3)
     model = scrambled(build(config))
     source, target = torch.randint(config.vocabulary, (2, 2, 7))
@@ -104,7 +104,7 @@ def test_cached_decoding_with_a_source_is_teacher_forcing(chunks, small, scrambl
 @pytest.mark.parametrize("chunks", [[4, 4, 4], [5, 1, 6], [1] * 12], ids=str)
 @pytest.mark.parametrize("position", ["relative", "rotary", "alibi", "none"])
 @torch.no_grad()
-def test_segments_with_enough_memory_are_the_whole(position, chunks, small, scrambled):
+def test_segments_with_enough_memory_equal_whole_sequence(position, chunks, small, scrambled):
     config = small("xl", position=POSITIONS[position])
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, 12))
@@ -114,7 +114,7 @@ def test_segments_with_enough_memory_are_the_whole(position, chunks, small, scra
 
 
 @torch.no_grad()
-def test_a_short_memory_reaches_one_memory_further_back_a_layer(small, scrambled):
+def test_receptive_field_grows_by_one_memory_per_layer(small, scrambled):
     """With a memory of 2 and segments of 2, two layers see 2 * 2 places before the segment."""
     config = small("xl", cache=c.HiddenMemory(length=2), layers=2)
     model = scrambled(build(config))
@@ -131,7 +131,7 @@ def test_a_short_memory_reaches_one_memory_further_back_a_layer(small, scrambled
 
 
 def test_gradients_of_a_segment_stop_at_the_memory(small, scrambled, gradients):
-    """With the past as a constant: nothing but the second segment's own tokens get a gradient."""
+    """The memory is constant: only tokens of the second segment get a gradient."""
     config = small("xl", head=c.NextToken(tied=False))
     model = scrambled(build(config))
     first, second = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[4, 5, 6, 7]])
@@ -178,7 +178,7 @@ def place(values, lengths, side, filling):
 
 
 def padded(batch, lengths, side, vocabulary):
-    """The same sequences side by side, padded with random tokens and without targets there."""
+    """The same sequences as a batch, padded with random tokens without targets."""
 
     def fill(values, count):
         return place(values, lengths, side, torch.randint(count, values.shape))
@@ -209,8 +209,8 @@ EVERY = {**{family: (family, {}) for family in FAMILIES}, **POOLED}
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", EVERY)
-def test_padding_is_inert(name, side, small, scrambled, example, logits, gradients):
-    """A padded batch is its sequences alone, in value and in gradient, whatever the padding."""
+def test_padding_has_no_effect(name, side, small, scrambled, example, logits, gradients):
+    """A padded batch equals its unpadded sequences, in value and in gradient."""
     family, changes = EVERY[name]
     config = small(family, **changes)
     model = scrambled(build(config))
@@ -232,7 +232,7 @@ def test_padding_is_inert(name, side, small, scrambled, example, logits, gradien
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_row_of_padding_alone_does_no_harm(name, small, scrambled, example, logits, gradients):
+def test_row_of_padding_only_stays_finite(name, small, scrambled, example, logits, gradients):
     family, changes = EVERY[name]
     config = small(family, **changes)
     model = scrambled(build(config))
@@ -241,7 +241,7 @@ def test_a_row_of_padding_alone_does_no_harm(name, small, scrambled, example, lo
     assert all(gradient.isfinite().all() for gradient in gradients(model, batch).values())
 
 
-def test_the_head_of_a_cached_step_sees_the_padding_of_its_own_tokens(small, scrambled):
+def test_head_of_cached_step_uses_padding_of_current_tokens(small, scrambled):
     config = small("generator", head=c.Classifier(classes=3, pool="mean"))
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, 6))
@@ -264,7 +264,7 @@ def test_the_head_of_a_cached_step_sees_the_padding_of_its_own_tokens(small, scr
 
 @pytest.mark.parametrize("position", POSITIONS)
 @torch.no_grad()
-def test_without_positions_a_sequence_is_a_set(position, small, scrambled):
+def test_without_positions_model_is_permutation_equivariant(position, small, scrambled):
     config = small("classifier", position=POSITIONS[position])
     model = scrambled(build(config))
     tokens = torch.randint(config.vocabulary, (2, LENGTH))
@@ -281,7 +281,7 @@ def test_without_positions_a_sequence_is_a_set(position, small, scrambled):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_recomputing_changes_no_gradient(family, small, scrambled, example, gradients):
+def test_recomputation_does_not_change_gradients(family, small, scrambled, example, gradients):
     rates = c.Dropout(embedding=0.1, attention=0.2, hidden=0.1, residual=0.2)
     config = small(family, dropout=rates)
     model = scrambled(build(config)).train()
@@ -298,7 +298,7 @@ def test_recomputing_changes_no_gradient(family, small, scrambled, example, grad
     assert all(torch.equal(kept[name], again[name]) for name in kept)
 
 
-def test_the_loss_is_that_of_the_head(small, example, logits):
+def test_model_loss_equals_head_loss(small, example, logits):
     for family in FAMILIES:
         config = small(family)
         model, batch = build(config).eval(), example(config)
@@ -313,7 +313,7 @@ def test_the_loss_is_that_of_the_head(small, example, logits):
             assert count == wanted.numel()
 
 
-def test_caches_of_another_count_are_refused(small):
+def test_rejects_wrong_number_of_caches(small):
     config = small("gpt2")
     history = caches(config)[:1]
     with (

@@ -1,4 +1,4 @@
-"""The same numbers as other people's code, on shared random weights."""
+"""Numerical parity with PyTorch and transformers on shared random weights."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def each(theirs, change):
 
 
 def renamed(state, names):
-    """Our weights out of theirs, by a table from our names to theirs; a list lies end to end."""
+    """Our weights from theirs, by a table from our names to theirs; lists are concatenated."""
     weights = {ours: each(theirs, state.__getitem__) for ours, theirs in names.items()}
     return {name: torch.cat(w) if isinstance(w, list) else w for name, w in weights.items()}
 
@@ -52,7 +52,7 @@ ATTENTION = {
 
 
 @pytest.mark.parametrize("pattern", [Full(), Causal()])
-def test_torch_multihead_attention(pattern, scrambled):
+def test_parity_with_torch_multihead_attention(pattern, scrambled):
     theirs = scrambled(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True))
     ours = Attention(WIDTH, HEADS)
     ours.load_state_dict(renamed(theirs.state_dict(), ATTENTION))
@@ -68,7 +68,7 @@ def test_torch_multihead_attention(pattern, scrambled):
     assert_near(ours(x, Mask(pattern, ATTENTION_MASK)), expected)
 
 
-def test_torch_multihead_attention_across_sequences(scrambled):
+def test_parity_with_torch_multihead_cross_attention(scrambled):
     theirs = scrambled(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True))
     ours = Attention(WIDTH, HEADS)
     ours.load_state_dict(renamed(theirs.state_dict(), ATTENTION))
@@ -80,7 +80,9 @@ def test_torch_multihead_attention_across_sequences(scrambled):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("activation", "theirs_activation"), [(F.relu, "relu"), (F.gelu, "gelu")])
 @pytest.mark.parametrize("residual", [post_norm, pre_norm])
-def test_torch_encoder_layer(residual, activation, theirs_activation, training, scrambled):
+def test_parity_with_torch_encoder_layer(
+    residual, activation, theirs_activation, training, scrambled
+):
     theirs = nn.TransformerEncoderLayer(
         WIDTH,
         HEADS,
@@ -112,7 +114,7 @@ def test_torch_encoder_layer(residual, activation, theirs_activation, training, 
 
 
 @pytest.mark.parametrize("residual", [post_norm, pre_norm])
-def test_torch_decoder_layer(residual, scrambled):
+def test_parity_with_torch_decoder_layer(residual, scrambled):
     theirs = nn.TransformerDecoderLayer(
         WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True, norm_first=residual is pre_norm
     )
@@ -163,7 +165,7 @@ def by_layer(names, layers=2):
     }
 
 
-def test_transformers_gpt2(transformers, small, scrambled):
+def test_parity_with_transformers_gpt2(transformers, small, scrambled):
     config = small("gpt2")
     theirs = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
@@ -198,14 +200,14 @@ def test_transformers_gpt2(transformers, small, scrambled):
     tokens = torch.randint(config.vocabulary, (2, 7))
     with torch.no_grad():
         assert_near(ours(tokens), theirs(tokens).logits)
-        # Left padding: their positions have to be told, ours follow from the padding.
+        # Left padding: transformers needs explicit positions, ours follow from the mask.
         attention_mask = ATTENTION_MASK.flip(1)
         places = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
         expected = theirs(tokens, attention_mask=attention_mask.long(), position_ids=places).logits
         assert_near(ours(tokens, attention_mask)[attention_mask], expected[attention_mask])
 
 
-def test_transformers_bert(transformers, small, scrambled):
+def test_parity_with_transformers_bert(transformers, small, scrambled):
     config = small("bert")
     theirs = transformers.BertForPreTraining(
         transformers.BertConfig(
@@ -256,7 +258,7 @@ def test_transformers_bert(transformers, small, scrambled):
 
 
 @pytest.mark.parametrize("key_heads", [4, 2, 1])
-def test_transformers_llama(transformers, key_heads, small, scrambled):
+def test_parity_with_transformers_llama(transformers, key_heads, small, scrambled):
     config = small(
         "modern", key_heads=key_heads, query_key_norm=None, position=c.Rotary(base=500.0)
     )

@@ -1,4 +1,4 @@
-"""Patterns: the rules, their composition, and what differs by position, head or sequence."""
+"""Attention patterns: their rules, their composition, and per-head or per-sequence patterns."""
 
 import itertools
 import re
@@ -29,7 +29,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_table_is_the_rule(name):
+def test_table_matches_rule(name):
     pattern, rule = RULES[name]
     table = pattern.table(11, 11)
     assert table.dtype == torch.bool
@@ -44,17 +44,17 @@ def test_queries_are_the_last_positions(name, queries):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_count_is_the_number_of_allowed_pairs(name):
+def test_count_pairs_equals_table_sum(name):
     pattern, _ = RULES[name]
     assert count_pairs(pattern, 11) == int(pattern.table(11, 11).sum())
 
 
-def test_count_of_a_long_sequence_goes_by_pieces():
+def test_count_pairs_of_long_sequence():
     assert count_pairs(Causal(), 6_000) == 6_000 * 6_001 // 2
 
 
 @pytest.mark.parametrize("stride", [8, 16, 32])
-def test_sparse_patterns_allow_few_pairs(stride):
+def test_sparse_patterns_are_subquadratic(stride):
     length = stride**2
     strided = Causal() & (Local(stride) | Strided(stride))
     fixed = Causal() & Fixed(stride, 1)
@@ -70,7 +70,7 @@ def test_draw_shows_a_row_for_each_query():
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize(("length", "cells"), [(12, 3), (10, 4), (7, 7), (9, 1)])
-def test_density_is_the_share_of_each_cell(name, length, cells):
+def test_density_is_mean_of_each_cell(name, length, cells):
     pattern, _ = RULES[name]
     density = pattern.density(length, cells)
     bounds = [round(length * cell / cells) for cell in range(cells + 1)]
@@ -80,7 +80,7 @@ def test_density_is_the_share_of_each_cell(name, length, cells):
         torch.testing.assert_close(density[row, column], cell.mean())
 
 
-def test_draw_shades_what_is_too_long_to_show():
+def test_draw_downsamples_long_sequences():
     assert Causal().draw(8, cells=2) == "▓ ·\n■ ▓"  # 10 of 16 in the diagonal cells
     # A single edge among 64 x 64 does not vanish.
     assert Graph(((63, 0),), 64).draw(64, cells=4).splitlines()[3] == "░ · · ·"
@@ -89,7 +89,7 @@ def test_draw_shades_what_is_too_long_to_show():
         assert len(lines) == 32, name
 
 
-def test_patterns_are_values():
+def test_patterns_compare_and_hash_by_value():
     assert Causal() & Local(3) == Causal() & Local(3)
     assert Causal() & Local(3) != Causal() | Local(3)
     assert len({Fixed(4, 1), Fixed(4, 1), Fixed(4, 2)}) == 2
@@ -130,17 +130,17 @@ def test_patterns_are_values():
         ),
     ],
 )
-def test_impossible_numbers_are_refused(make, message):
+def test_rejects_invalid_arguments(make, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make()
 
 
-def test_a_pattern_without_a_rule_says_so():
+def test_pattern_base_class_is_abstract():
     with pytest.raises(NotImplementedError):
         Pattern().table(2, 2)
 
 
-def test_without_takes_away():
+def test_difference_removes_pairs():
     assert (Full() - Causal()).draw(3) == "· ■ ■\n· · ■\n· · ·"
 
 
@@ -157,18 +157,18 @@ def test_without_takes_away():
     ],
     ids=str,
 )
-def test_is_causal_promises_that_nobody_looks_ahead(pattern, causal):
+def test_is_causal_implies_no_later_keys(pattern, causal):
     assert pattern.is_causal == causal
     if causal:
         assert not (pattern.table(9, 9) & ~Causal().table(9, 9)).any()
 
 
-def test_arguments_are_given_by_position_or_by_name():
+def test_accepts_positional_and_keyword_arguments():
     assert Local(3) == Local(window=3)
     assert Graph(((0, 1),), 2) == Graph(edges=((0, 1),), nodes=2)
 
 
-def test_patterns_are_described_without_torch():
+def test_patterns_do_not_import_torch():
     script = (
         "import sys; from clearformer.core.patterns import Causal, Fixed;"
         "from clearformer.extensions.patterns import Graph;"

@@ -1,4 +1,4 @@
-"""Where a token stands: each scheme against its formula, written out."""
+"""Position schemes, each against its formula."""
 
 import math
 
@@ -18,20 +18,20 @@ def heads(length, dtype=torch.float64):
     return torch.randn(2, HEADS, length, HEAD_WIDTH, dtype=dtype)
 
 
-def test_learned_positions_are_rows_of_a_table():
+def test_learned_positions_are_table_rows():
     learned = Learned().embedding_parameters(5, WIDTH)
     places = torch.tensor([[0, 1, 2], [3, 4, 4]])
     assert torch.equal(Learned().added(places, WIDTH, learned), learned.table.weight[places])
 
 
-def test_only_learned_tables_end_somewhere():
+def test_only_learned_tables_limit_length():
     assert Learned().max_length(5) == 5
     assert Grid(columns=4).max_length(9) == 12  # whole rows
     for scheme in (NoPosition(), Sinusoidal(), Rotary(), RelativeXL(), ALiBi()):
         assert scheme.max_length(5) is None
 
 
-def test_sinusoidal_positions_are_the_formula():
+def test_sinusoidal_positions_match_formula():
     places = torch.tensor([[0, 1, 2], [7, 50, 999]])
     given = Sinusoidal().added(places, WIDTH)
     for row, place in zip(given.flatten(0, 1), places.flatten().tolist(), strict=True):
@@ -41,29 +41,29 @@ def test_sinusoidal_positions_are_the_formula():
             assert row[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-12)
 
 
-def test_sinusoidal_positions_in_halves_are_the_same_numbers_in_another_order():
+def test_sinusoidal_halves_order_is_a_permutation_of_interleaved():
     places = torch.arange(9)
     turns = Sinusoidal().added(places, WIDTH)
     halves = Sinusoidal(order="halves").added(places, WIDTH)
     assert halves.equal(torch.cat((turns[:, 0::2], turns[:, 1::2]), dim=1))
 
 
-def test_sinusoidal_positions_need_an_even_width():
+def test_sinusoidal_rejects_odd_width():
     with pytest.raises(ValueError, match=r"^sinusoidal positions need an even width, got 7$"):
         Sinusoidal().embedding_parameters(5, 7)
 
 
-def test_rotary_positions_need_an_even_head_width():
+def test_rotary_rejects_odd_head_width():
     with pytest.raises(ValueError, match=r"^rotary positions need an even head width, got 3$"):
         Rotary().rotate(torch.randn(1, 2, 5, 3), torch.arange(5))
 
 
-def test_relative_positions_need_an_even_width():
+def test_relative_xl_rejects_odd_width():
     with pytest.raises(ValueError, match=r"^relative positions need an even width, got 15$"):
         RelativeXL().attention_parameters(15, 3, 5)
 
 
-def test_no_position_changes_nothing():
+def test_no_position_is_identity():
     q, k = heads(3), heads(3)
     assert NoPosition().rotate(q, torch.arange(3)) is q
     assert NoPosition().score(q, k, None) == (q, None)
@@ -71,7 +71,7 @@ def test_no_position_changes_nothing():
 
 
 @pytest.mark.parametrize("base", [10_000.0, 100.0])
-def test_rotary_is_a_rotation_of_complex_numbers(base):
+def test_rotary_equals_complex_rotation(base):
     x, places = heads(5), torch.tensor([0, 1, 2, 40, 300])
     frequencies = base ** (-2 * torch.arange(HEAD_WIDTH // 2) / HEAD_WIDTH).double()
     turned = torch.complex(*x.chunk(2, dim=-1)) * torch.exp(1j * places[:, None] * frequencies)
@@ -79,7 +79,7 @@ def test_rotary_is_a_rotation_of_complex_numbers(base):
     torch.testing.assert_close(Rotary(base=base).rotate(x, places), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_rotary_scores_depend_on_the_distance_alone():
+def test_rotary_scores_depend_only_on_distance():
     rotary, q, k = Rotary(), heads(6), heads(6)
 
     def scores(shift):
@@ -92,13 +92,13 @@ def test_rotary_scores_depend_on_the_distance_alone():
     assert rotary.score(q, k, None) == (q, None)
 
 
-def test_rotary_keeps_lengths():
+def test_rotary_preserves_norm():
     x = heads(6)
     turned = Rotary().rotate(x, torch.arange(100, 106))
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=1e-6)
 
 
-def test_positions_stay_apart_in_half_precision():
+def test_rotary_distinguishes_large_positions_in_half_precision():
     """bfloat16 cannot tell 4096 from 4097; the angles are therefore computed in float64."""
     x, places = torch.ones(1, 1, 2, 4), torch.tensor([4096, 4097])
     rounded = Rotary().rotate(x.bfloat16(), places)
@@ -119,7 +119,7 @@ SHAPES = [(5, 5), (2, 5), (3, 4), (2, 2), (1, 5), (1, 2), (1, 1)]
 
 
 @pytest.mark.parametrize(("queries", "keys"), SHAPES)
-def test_relative_scores_are_the_four_terms(relative, queries, keys):
+def test_relative_xl_scores_equal_four_terms(relative, queries, keys):
     """Eq. 20 for all pairs, also those of a query and a later key (negative distances)."""
     q, k = heads(queries), heads(keys)
     moved, bias = RelativeXL().score(q, k, relative)
@@ -146,15 +146,15 @@ def test_relative_scores_are_the_four_terms(relative, queries, keys):
                     )
 
 
-def test_the_two_orders_of_rotary_pairs_are_one_scheme():
-    """Neighbours, put in halves first, give what halves give."""
+def test_rotary_pair_orders_are_equivalent_up_to_permutation():
+    """Neighbours, reordered to halves, give the result of halves."""
     x, positions = torch.randn(2, 3, 5, 8), torch.arange(4, 9)
     order = torch.cat((torch.arange(0, 8, 2), torch.arange(1, 8, 2)))
     neighbours = Rotary(base=100.0, pairs="neighbours").rotate(x, positions)
     halves = Rotary(base=100.0)
     torch.testing.assert_close(neighbours[..., order], halves.rotate(x[..., order], positions))
     assert not neighbours.allclose(halves.rotate(x, positions))
-    # By hand: the first pair turns by one radian a place.
+    # By hand: the first pair rotates by one radian per position.
     one = Rotary(pairs="neighbours").rotate(
         torch.tensor([[[[1.0, 0.0, 0.0, 0.0]]]]), torch.tensor([1])
     )
@@ -203,7 +203,7 @@ def rotated(x, place, rule, pairs, base=10_000.0):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("pairs", PAIRS)
-def test_rotary_is_exact_at_far_positions(pairs, scaling, dtype):
+def test_rotary_is_accurate_at_large_positions(pairs, scaling, dtype):
     scheme, rule = SCALINGS[scaling]
     x = torch.randn(2, 3, len(FAR), WIDTH, dtype=dtype)
     given = Rotary(pairs=pairs, scaling=scheme).rotate(x, torch.tensor(FAR))
@@ -222,7 +222,7 @@ def test_rotary_is_exact_at_far_positions(pairs, scaling, dtype):
     torch.testing.assert_close(given.double(), expected, atol=near, rtol=0)
 
 
-def test_rotary_takes_a_position_of_each_sequence():
+def test_rotary_accepts_positions_per_sequence():
     """Also where there are as many sequences as heads, or as tokens."""
     for batch, heads, tokens in [(3, 3, 5), (3, 2, 3), (2, 2, 2), (1, 4, 5)]:
         x = torch.randn(batch, heads, tokens, WIDTH, dtype=torch.float64)
@@ -235,7 +235,7 @@ def test_rotary_takes_a_position_of_each_sequence():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_sinusoids_are_exact_at_far_positions(dtype):
+def test_sinusoidal_is_accurate_at_large_positions(dtype):
     table = nn.Embedding(3, WIDTH).to(dtype)
     embedding = Embedding(table, 1, position=Sinusoidal()).to(dtype)
     for place in FAR:

@@ -1,4 +1,4 @@
-"""A model in float64 computes in float64, from its positions to its loss."""
+"""Float64 models compute in float64 throughout, from positions to loss."""
 
 import math
 from functools import partial
@@ -29,7 +29,7 @@ LLAMA = {"factor": 8.0, "low": 1.0, "high": 4.0, "length": 8192}
 
 
 @pytest.mark.parametrize("form", [lambda scheme: scheme, causal_form])
-def test_transformer_xl_is_its_formula_in_float64(form):
+def test_transformer_xl_attention_matches_formula_in_float64(form):
     """Dai et al. 2019, equations of section 3.3, against a whole attention with a memory."""
     heads, tokens, memory, wide = 2, 4, 13, WIDTH // 2
     without = partial(nn.Linear, bias=False)
@@ -60,22 +60,22 @@ def test_transformer_xl_is_its_formula_in_float64(form):
     torch.testing.assert_close(given, torch.stack(expected), atol=2e-14, rtol=0)
 
 
-def test_alibi_tells_far_distances_apart_in_half_precision():
-    """The distance is a whole number that bfloat16 may not have; only the product is rounded."""
+def test_alibi_is_accurate_at_large_distances_in_half_precision():
+    """bfloat16 cannot represent every distance, so that only the product is rounded."""
     q, k = torch.zeros(1, 8, 1, 2, dtype=torch.bfloat16), torch.zeros(1, 8, 400, 2)
     _, bias = ALiBi().score(q, k, None)
     exact = -torch.tensor([2.0**-n for n in range(1, 9)])[:, None] * torch.arange(399, -1, -1)
     assert torch.equal(bias[:, 0], exact.bfloat16())
 
 
-def test_nothing_of_a_position_is_in_the_weights():
+def test_rotary_adds_no_state_to_attention():
     model = Attention(WIDTH, 2, position=Rotary())
     assert set(model.state_dict()) == set(Attention(WIDTH, 2).state_dict())
     assert not list(model.buffers())
 
 
 class Lowest(TorchDispatchMode):
-    """Notes every operation that gives a number of less than 64 bits."""
+    """Records every operation whose result has less than 64 bits."""
 
     def __init__(self):
         super().__init__()
@@ -104,7 +104,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_nothing_falls_below_float64(name, small, example, monkeypatch):
+def test_float64_model_has_no_lower_precision_intermediates(name, small, example, monkeypatch):
     """Forward and backward, with the loss at once and in chunks."""
     family, changes = FAMILIES[name]
     config = small(family, **changes)
@@ -120,7 +120,7 @@ def test_nothing_falls_below_float64(name, small, example, monkeypatch):
 
 @pytest.mark.parametrize("family", ["gpt2", "modern", "xl", "sparse"])
 @torch.no_grad()
-def test_a_cache_gives_the_same_numbers_in_float64(family, small, scrambled):
+def test_cached_equals_uncached_in_float64(family, small, scrambled):
     config = small(family)
     model = scrambled(build(config).double()).eval()
     tokens = torch.randint(config.vocabulary, (2, 9))
@@ -132,7 +132,7 @@ def test_a_cache_gives_the_same_numbers_in_float64(family, small, scrambled):
     torch.testing.assert_close(torch.cat(found, 1), model(tokens), atol=1e-12, rtol=0)
 
 
-def test_dropout_in_tiles_is_as_exact_as_its_numbers():
+def test_blockwise_dropout_scale_is_float64():
     """1 / (1 - p) was rounded to float32. A value of ones sums up weights and nothing else."""
     q = torch.zeros(1, 1, 64, 2, dtype=torch.float64)
     ones = torch.ones_like(q)
@@ -142,7 +142,7 @@ def test_dropout_in_tiles_is_as_exact_as_its_numbers():
 
 @pytest.mark.parametrize("kernel", [kernels.loop, kernels.explicit, kernels.fused, fast, blockwise])
 @pytest.mark.parametrize("pattern", [Causal(), Causal() & Local(2)])
-def test_with_a_dropout_of_one_nothing_is_left(kernel, pattern):
+def test_dropout_of_one_yields_zero(kernel, pattern):
     q, k, v = torch.randn(3, 1, 2, 5, 4, requires_grad=True)
     y = kernel(q, k, v, Mask(pattern), None, 1.0)
     assert not y.any()
@@ -150,7 +150,7 @@ def test_with_a_dropout_of_one_nothing_is_left(kernel, pattern):
 
 
 @torch.inference_mode()
-def test_fast_forms_of_a_matrix_take_a_model_in_float64():
+def test_packed_and_int8_linear_accept_float64():
     matrix = nn.Sequential(nn.Linear(64, 512))
     x = torch.randn(3, 64, dtype=torch.float64)
     quick = use_fast_products(nn.Sequential(nn.Linear(64, 512))).double()

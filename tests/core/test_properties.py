@@ -1,4 +1,4 @@
-"""Random cases: every kernel, pattern, position and cache gives the same numbers in float64."""
+"""Randomized cases: every kernel, pattern, position and cache gives the same numbers in float64."""
 
 import math
 import random
@@ -78,7 +78,7 @@ def a_bias(chance, batch, heads, queries, keys):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_kernels_are_one_function(seed):
+def test_kernels_agree_on_random_cases(seed):
     """Any sizes (no sequence, no query), suffixes, padding, biases of -inf, strides in memory."""
     chance = random.Random(seed)
     torch.manual_seed(seed)
@@ -97,7 +97,7 @@ def test_kernels_are_one_function(seed):
     for kernel in KERNELS.values():
         y = kernel(q, k, v, mask, bias, 0.0)
         mixture = torch.arange(1.0, y.numel() + 1, dtype=y.dtype).view(y.shape).sin()
-        # A loop in which nobody sees a tensor leaves it out of the graph; the zero puts it back.
+        # A tensor that no query uses is not part of the graph; adding zero includes it.
         nothing = 0 * sum(leaf.clamp(min=-9).sum() for leaf in leaves)
         gradients = torch.autograd.grad((y * mixture).sum() + nothing, leaves)
         given = [y.detach(), *gradients]
@@ -108,7 +108,7 @@ def test_kernels_are_one_function(seed):
 
 @pytest.mark.parametrize("seed", range(40))
 @torch.no_grad()
-def test_caches_padding_and_company_change_nothing(seed):
+def test_cache_padding_and_batching_do_not_change_attention(seed):
     chance = random.Random(seed)
     torch.manual_seed(seed)
     groups, batch, tokens = (
@@ -175,7 +175,7 @@ def a_blind_row(dtype, learned):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("pattern", [Causal(), Causal() & Local(2)])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_row_whose_bias_is_minus_infinity_is_zero(kernel, pattern, dtype, dropout, learned):
+def test_row_with_infinite_negative_bias_yields_zero(kernel, pattern, dtype, dropout, learned):
     q, k, v, bias = tensors = a_blind_row(dtype, learned)
     leaves = [x for x in tensors if x.requires_grad]
     y = KERNELS[kernel](q, k, v, Mask(pattern), bias, dropout)
@@ -191,7 +191,7 @@ def test_a_row_whose_bias_is_minus_infinity_is_zero(kernel, pattern, dtype, drop
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_row_of_minus_infinity_without_a_mask_is_zero(kernel):
+def test_row_with_infinite_negative_bias_yields_zero_without_mask(kernel):
     q, k, v, bias = a_blind_row(torch.float32, learned=True)
     y = KERNELS[kernel](q, k, v, Mask(), bias, 0.0)
     assert not y[0, :, 2].any()
@@ -200,7 +200,7 @@ def test_a_row_of_minus_infinity_without_a_mask_is_zero(kernel):
         y.square().sum().backward()
 
 
-def test_the_weights_of_a_row_sum_to_one_or_to_zero():
+def test_attention_weights_sum_to_one_or_zero():
     q, k, _, bias = a_blind_row(torch.float64, learned=False)
     sums = weights(q, k, Mask(Causal()), bias).sum(dim=-1)
     expected = torch.ones_like(sums)
@@ -210,8 +210,8 @@ def test_the_weights_of_a_row_sum_to_one_or_to_zero():
 
 @pytest.mark.parametrize("kernel", ["explicit", "fused", "fast", "blockwise"])
 @pytest.mark.parametrize("learned", [True, False])
-def test_the_lowest_number_is_not_minus_infinity(kernel, learned):
-    """A row of it sees what the mask shows, each key alike; hidden keys stay hidden."""
+def test_finfo_min_bias_is_not_treated_as_masked(kernel, learned):
+    """Such a row attends to all visible keys equally; masked keys stay masked."""
     lowest = torch.finfo(torch.float32).min
     q, k, v = torch.randn(3, 1, 2, 4, 4)
     bias = torch.full((4, 4), lowest, requires_grad=learned)
@@ -221,7 +221,7 @@ def test_the_lowest_number_is_not_minus_infinity(kernel, learned):
 
 
 @pytest.mark.parametrize("mask", [Mask(), Mask(Causal())])
-def test_three_products_have_the_right_derivatives_of_both_orders(mask):
+def test_three_products_gradcheck_and_gradgradcheck(mask):
     q, k, v, bias = a_blind_row(torch.float64, learned=True)
 
     # A derivative by -inf has no meaning: finite numbers, to which -inf is added inside.

@@ -1,4 +1,4 @@
-"""Shapes and dtypes that do not fit are refused in a sentence, in every part of the core."""
+"""Shape and dtype errors: every part of core rejects inputs that do not fit, in one sentence."""
 
 import math
 import re
@@ -41,7 +41,7 @@ def tensors(batch=2, heads=HEADS, queries=3, keys=5, width=2, key_heads=KEY_HEAD
     return q, k, v
 
 
-def test_a_shape_fits_or_the_sentence_says_what_would():
+def test_require_shape_accepts_or_names_expected_shape():
     require_shape("x", torch.zeros(2, 3), ("rows", 3), "no")
     require_shape("x", torch.zeros(()), (), "no")
     message = "x: the shape is (2, 3), but it must be (rows, 4): cut it"
@@ -51,12 +51,12 @@ def test_a_shape_fits_or_the_sentence_says_what_would():
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (1,), (3, 1), (2, 1, 3, 5), (1, 4, 1, 1)])
-def test_what_broadcasts_to_a_shape_fits(shape):
+def test_require_broadcast_accepts_broadcastable_shape(shape):
     require_broadcast("bias", torch.zeros(shape), (2, 4, 3, 5), "no")
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 1), (2, 4, 3, 4), (1, 2, 4, 3, 5), (0,)])
-def test_what_broadcasts_to_more_or_to_less_is_refused(shape):
+def test_require_broadcast_rejects_other_shapes(shape):
     message = f"bias: the shape is {shape}, but it must broadcast to (2, 4, 3, 5): change it"
     refused(
         message, lambda: require_broadcast("bias", torch.zeros(shape), (2, 4, 3, 5), "change it")
@@ -64,7 +64,7 @@ def test_what_broadcasts_to_more_or_to_less_is_refused(shape):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.uint8, torch.int16])
-def test_ids_are_whole_numbers(dtype):
+def test_require_ids_rejects_non_integer_dtype(dtype):
     require_ids("ids", torch.zeros(1, dtype=torch.int32))
     message = f"ids: the dtype is {dtype}, but it must be torch.int64: use ids.long()"
     refused(message, lambda: require_ids("ids", torch.zeros(1, dtype=dtype)))
@@ -75,7 +75,7 @@ def test_ids_are_whole_numbers(dtype):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("pattern", [Full(), Causal(), Causal() & Local(2)])
-def test_kernels_refuse_heads_without_a_batch(kernel, pattern):
+def test_kernels_reject_queries_without_batch_axis(kernel, pattern):
     q, k, v = (x[0] for x in tensors(queries=2))
     message = (
         "q: the shape is (4, 2, 2), but it must be (batch, heads, queries, width): pass q[None]"
@@ -98,7 +98,7 @@ def test_kernels_refuse_heads_without_a_batch(kernel, pattern):
         ({"k": (2, 2, 0, 2), "v": (2, 2, 0, 2)}, "k has no keys, but there must be at least one"),
     ],
 )  # fmt: skip
-def test_kernels_refuse_keys_and_values_that_do_not_fit(kernel, changes, message):
+def test_kernels_reject_mismatched_keys_and_values(kernel, changes, message):
     given = dict(zip("qkv", tensors(), strict=True))
     given |= {name: torch.randn(shape) for name, shape in changes.items()}
     refused(message, lambda: kernel(*given.values(), Mask(), None, 0.0))
@@ -106,14 +106,14 @@ def test_kernels_refuse_keys_and_values_that_do_not_fit(kernel, changes, message
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("shape", [(2, 3, 5), (3, 4), (2, 4, 5, 5), (1, 1, 4, 3, 5)])
-def test_kernels_refuse_a_bias_that_does_not_fit(kernel, shape):
+def test_kernels_reject_bias_of_wrong_shape(kernel, shape):
     message = f"bias: the shape is {shape}, but it must broadcast to (2, 4, 3, 5)"
     refused(message, lambda: kernel(*tensors(), Mask(Causal()), torch.zeros(shape), 0.0))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("keys", [1, 2])
-def test_kernels_refuse_queries_that_have_no_place_among_the_keys(kernel, keys):
+def test_kernels_reject_more_queries_than_keys_unless_full(kernel, keys):
     message = (
         f"there are 3 queries and {keys} keys, but under Causal() the queries are the last of the "
         f"keys: use Full() for keys of another sequence"
@@ -125,19 +125,19 @@ def test_kernels_refuse_queries_that_have_no_place_among_the_keys(kernel, keys):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("shape", [(1, 5), (2, 1), (5, 2), (2, 3)])
-def test_kernels_refuse_padding_of_another_size(kernel, shape):
+def test_kernels_reject_attention_mask_of_wrong_shape(kernel, shape):
     mask = Mask(Causal(), torch.ones(shape, dtype=torch.bool))
     message = f"attention_mask has shape {shape}, but there are 2 sequences of 5 keys"
     refused(message, lambda: kernel(*tensors(), mask, None, 0.0))
 
 
-def test_the_table_of_a_mask_wants_heads_of_a_batch():
+def test_mask_table_rejects_queries_without_batch_axis():
     q, k, _ = tensors()
     message = "q: the shape is (4, 3, 2), but it must be (batch, heads, queries, width)"
     refused(message, lambda: Mask(Causal()).table(q[0], k[0]))
 
 
-def test_a_subclass_of_a_pattern_follows_its_own_rule():
+def test_pattern_subclass_uses_overridden_rule():
     class Strictly(Causal):
         def allows(self, query, key):
             return key < query
@@ -167,7 +167,7 @@ def attention(**values):
         ((2, 0, WIDTH), "x: the shape is (2, 0, 8), but a sequence must have at least one token"),
     ],
 )
-def test_attention_blocks_and_stacks_refuse_vectors_that_do_not_fit(kernel, shape, message):
+def test_attention_block_and_stack_reject_wrong_input_shape(kernel, shape, message):
     layer = attention(kernel=kernel)
     refused(message, lambda: layer(torch.randn(shape), Mask()))
     block = Block(layer, FeedForward(WIDTH, 12), (nn.Identity(), nn.Identity()))
@@ -175,13 +175,13 @@ def test_attention_blocks_and_stacks_refuse_vectors_that_do_not_fit(kernel, shap
     refused(message, lambda: Stack([block])(torch.randn(shape)))
 
 
-def test_an_empty_batch_goes_through():
+def test_accepts_empty_batch():
     for kernel in KERNELS:
         y = attention(kernel=kernel, position=Rotary())(torch.randn(0, 3, WIDTH), Mask(Causal()))
         assert y.shape == (0, 3, WIDTH)
 
 
-def test_attention_across_sequences_refuses_what_does_not_fit():
+def test_cross_attention_rejects_wrong_context_shape():
     layer = attention()
     message = "context: the shape is (5, 8), but it must be (batch, tokens, 8): pass context[None]"
     refused(message, lambda: layer.freeze(torch.randn(5, WIDTH)))
@@ -191,13 +191,13 @@ def test_attention_across_sequences_refuses_what_does_not_fit():
 
 
 @pytest.mark.parametrize("position", [Rotary(), ALiBi(), RelativeXL()])
-def test_places_of_two_sequences_do_not_compare(position):
+def test_cross_attention_rejects_relative_positions(position):
     """Keys would be rotated and queries not, or distances counted between the two."""
     message = f"this attention has {type(position).__name__} positions, but places of two sequences"
     refused(message, lambda: attention(position=position).freeze(torch.randn(1, 5, WIDTH)))
 
 
-def test_attention_has_at_least_one_head():
+def test_attention_rejects_zero_heads():
     message = f"width is {WIDTH} and heads is 0, but the heads must divide the width: use 1 heads"
     refused(message, lambda: Attention(WIDTH, heads=0))
     message = "heads is 2 and key_heads is 0, but the key heads must divide the heads: use 1 key"
@@ -206,7 +206,7 @@ def test_attention_has_at_least_one_head():
 
 @pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 0), (5,), (1, 2, 3)])
-def test_feed_forward_layers_take_any_axes_before_the_width(kind, shape):
+def test_feed_forward_accepts_any_leading_axes(kind, shape):
     layer, x = kind(WIDTH, 12), torch.randn(*shape, WIDTH)
     expected = [layer(row[None])[0] for row in x.reshape(-1, WIDTH)]
     rows = torch.stack(expected) if expected else x.reshape(-1, WIDTH)
@@ -216,7 +216,7 @@ def test_feed_forward_layers_take_any_axes_before_the_width(kind, shape):
 # --- positions -------------------------------------------------------------------------------
 
 
-def test_rotary_refuses_what_does_not_fit():
+def test_rotary_rejects_wrong_shapes():
     x = torch.randn(3, 2, 5, 4)
     for positions, wanted in [
         (torch.arange(4), "(5,)"),
@@ -232,7 +232,7 @@ def test_rotary_refuses_what_does_not_fit():
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 5, 2), (2, 4, 5, 4), (4, 5, 2)])
-def test_relative_positions_refuse_other_heads(shape):
+def test_relative_xl_rejects_wrong_number_of_heads(shape):
     message = f"q: the shape is {shape}, but it must be (batch, 4, queries, 2)"
     q = torch.randn(shape)
     learned = RelativeXL().attention_parameters(WIDTH, HEADS, WIDTH // HEADS)
@@ -272,13 +272,13 @@ def test_relative_positions_refuse_other_heads(shape):
         ({"segments": torch.full((2, 3), 2)}, "segment id 2 is outside the table of 2 (0 to 1)"),
     ],
 )  # fmt: skip
-def test_an_embedding_refuses_what_does_not_fit(changes, message):
+def test_embedding_rejects_invalid_inputs(changes, message):
     embedding = Embedding(nn.Embedding(5, 4), 9, position=Learned(), segments=2)
     given = {"tokens": torch.zeros(2, 3, dtype=torch.long)} | changes
     refused(message, lambda: embedding(**given))
 
 
-def test_neighbours_refuse_a_part_of_a_sequence():
+def test_neighbour_embedding_rejects_partial_sequence():
     embedding = NeighbourEmbedding(nn.Embedding(5, 4), 9, neighbours=7)
     tokens = torch.tensor([[1, 2, 3]])
     message = "these tokens come after 2 others, but neighbours need the token before each"
@@ -287,7 +287,7 @@ def test_neighbours_refuse_a_part_of_a_sequence():
     refused(message, lambda: embedding.neighbours(tokens[0]))
 
 
-def test_neighbours_are_the_same_in_32_and_in_64_bits():
+def test_neighbour_hash_is_same_for_int32_and_int64():
     tokens = torch.tensor([[4_000, 49_999, 50_256]])
     neighbours = Neighbours(buckets=1_000, width=4)
     assert torch.equal(neighbours(tokens.int()), neighbours(tokens))
@@ -299,7 +299,7 @@ def test_neighbours_are_the_same_in_32_and_in_64_bits():
 @pytest.mark.parametrize(
     "pool", [heads.mean_pool, more_heads.max_pool, more_heads.mean_max_pool, heads.first_pool]
 )
-def test_pools_refuse_what_does_not_fit(pool):
+def test_pools_reject_invalid_inputs(pool):
     hidden = torch.randn(2, 3, 4)
     attention_mask = torch.ones(2, 3, dtype=torch.bool)
     refused(
@@ -329,7 +329,7 @@ HEADS_WITH_TARGETS = {
 
 
 @pytest.mark.parametrize("head", HEADS_WITH_TARGETS)
-def test_heads_refuse_targets_that_do_not_fit(head):
+def test_heads_reject_targets_of_wrong_shape(head):
     module, hidden = HEADS_WITH_TARGETS[head], torch.randn(2, 3, 4)
     shape = (2,) if head == "classifier" else (2, 3)
     right = torch.zeros(shape, dtype=torch.long)
@@ -352,8 +352,8 @@ def test_heads_refuse_targets_that_do_not_fit(head):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("wrong", [-1, -5, 7])
 @pytest.mark.parametrize("learning", [True, False])
-def test_a_loss_in_chunks_refuses_targets_of_no_class(monkeypatch, smoothing, wrong, learning):
-    """A negative target was taken for class 0 here."""
+def test_chunked_loss_rejects_targets_outside_vocabulary(monkeypatch, smoothing, wrong, learning):
+    """A negative target used to be treated as class 0."""
     monkeypatch.setattr(vocabulary_loss, "CHUNK", 14)  # two rows
     project, rows = nn.Linear(4, 7), torch.randn(5, 4)
     targets = torch.tensor([0, 6, heads.IGNORE, wrong, 2])
@@ -362,7 +362,7 @@ def test_a_loss_in_chunks_refuses_targets_of_no_class(monkeypatch, smoothing, wr
         refused(message, lambda: vocabulary_loss.in_chunks(project, rows, targets, smoothing, None))
 
 
-def test_a_loss_in_chunks_has_one_gradient_to_give(monkeypatch):
+def test_chunked_loss_rejects_second_backward(monkeypatch):
     monkeypatch.setattr(vocabulary_loss, "CHUNK", 14)
     rows = torch.randn(5, 4, requires_grad=True)
     targets = torch.zeros(5, dtype=torch.long)
@@ -386,12 +386,12 @@ def test_a_loss_in_chunks_has_one_gradient_to_give(monkeypatch):
     ],
 )
 @torch.no_grad()
-def test_a_cache_refuses_heads_that_it_was_not_made_for(size, message):
+def test_static_kv_cache_rejects_wrong_heads_or_width(size, message):
     refused(message, lambda: attention()(torch.randn(2, 3, WIDTH), Mask(), StaticKVCache(*size)))
 
 
 @torch.no_grad()
-def test_a_cache_takes_back_no_more_than_it_holds():
+def test_static_kv_cache_forget_rejects_invalid_count():
     cache = StaticKVCache(2, KEY_HEADS, 9, 2)
     attention()(torch.randn(2, 3, WIDTH), Mask(), cache)
     cache.advance()
@@ -402,7 +402,7 @@ def test_a_cache_takes_back_no_more_than_it_holds():
     assert cache.length == 0
 
 
-def test_a_memory_refuses_other_sequences():
+def test_hidden_memory_rejects_other_batch_size():
     memory, layer = HiddenMemory(4), attention()
     layer(torch.randn(2, 3, WIDTH), Mask(), memory)
     memory.advance()
@@ -415,14 +415,14 @@ def test_a_memory_refuses_other_sequences():
 # --- first equations and patterns ------------------------------------------------------------
 
 
-def test_the_first_equations_refuse_what_does_not_fit():
+def test_basic_functions_reject_wrong_shapes():
     message = "x: the shape is (2, 3, 4), but it must be (tokens, width): pass one sequence"
     refused(message, lambda: basic.attend_loop(torch.randn(2, 3, 4)))
     message = "width is 4 and heads is 3, but the heads must divide the width"
     refused(message, lambda: basic.multi_head_loop(torch.randn(2, 3, 4), *torch.randn(4, 4, 4), 3))
 
 
-def test_patterns_refuse_what_does_not_fit():
+def test_patterns_reject_invalid_arguments():
     refused("Local: window is 2.5, but it must be a whole number", lambda: Local(2.5))
     message = "Graph: edge (0, 1, 2) has 3 nodes, but an edge is a pair: write (query, key)"
     refused(message, lambda: Graph(((0, 1, 2), (1, 2, 0)), 3))
@@ -431,8 +431,8 @@ def test_patterns_refuse_what_does_not_fit():
 # --- arguments -------------------------------------------------------------------------------
 
 
-def test_nothing_is_written_over_an_argument():
-    """Every function that takes tensors leaves them as they were."""
+def test_inputs_are_not_modified_in_place():
+    """No function modifies its tensor arguments."""
     q, k, v = tensors(queries=5)
     bias = torch.randn(2, HEADS, 5, 5)
     bias[0, :, 2] = -math.inf

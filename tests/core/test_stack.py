@@ -1,4 +1,4 @@
-"""N blocks: who influences whom, exactly; and how a block is run changes nothing."""
+"""Stacks of blocks: which inputs influence which outputs, and equivalence of recomputation."""
 
 import re
 
@@ -50,7 +50,7 @@ def block(residual=post_norm, dropout=0.0, position=NoPosition()):
 @pytest.mark.parametrize("residual", [post_norm, pre_norm])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("patterns", PATTERNS)
-def test_exactly_the_allowed_inputs_influence_an_output(patterns, layers, residual, scrambled):
+def test_jacobian_is_nonzero_exactly_for_allowed_inputs(patterns, layers, residual, scrambled):
     """The Jacobian of a whole stack, zero for zero: no future leaks, and nothing is lost."""
     blocks = [block(residual) for _ in range(layers)]
     stack = scrambled(Stack(blocks, PATTERNS[patterns]).double())
@@ -62,7 +62,7 @@ def test_exactly_the_allowed_inputs_influence_an_output(patterns, layers, residu
     assert torch.equal(influence, reach(per_layer, LENGTH))
 
 
-def test_patterns_and_runs_take_turns(scrambled):
+def test_patterns_and_runs_cycle_over_layers(scrambled):
     ran = []
 
     def noted(name):
@@ -84,7 +84,7 @@ def test_patterns_and_runs_take_turns(scrambled):
     assert ran == ["a", "b", "a", "b", "a"]
 
 
-def test_a_decoder_stack_gives_each_layer_its_own_source(scrambled):
+def test_decoder_stack_passes_each_layer_its_own_source(scrambled):
     blocks = [
         DecoderBlock(
             Attention(WIDTH, HEADS),
@@ -109,7 +109,7 @@ def test_a_decoder_stack_gives_each_layer_its_own_source(scrambled):
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_caches_must_be_one_for_each_layer(count):
+def test_rejects_wrong_number_of_caches(count):
     message = f"got {count} caches for 2 layers: there must be one for each"
     x, caches = torch.randn(1, 3, WIDTH), [NO_CACHE] * count
     for stack in (Stack([block(), block()]), DecoderStack([block(), block()])):
@@ -119,7 +119,7 @@ def test_caches_must_be_one_for_each_layer(count):
 
 
 class EagerMemory(HiddenMemory):
-    """A mistake: it commits while it is read."""
+    """A wrong implementation: it commits while it is read."""
 
     def sources(self, x):
         found = super().sources(x)
@@ -154,7 +154,7 @@ def recurrent(scrambled):
     return scrambled(Stack(blocks, (Causal(),))).train()
 
 
-def test_recomputing_changes_no_gradient(recurrent):
+def test_recomputation_does_not_change_gradients(recurrent):
     """Bit for bit, with dropout everywhere and a memory advanced after each backward pass."""
     x = torch.randn(2, 9, WIDTH)
     kept = gradients_of_segments(recurrent, x, HiddenMemory, direct)
@@ -163,14 +163,14 @@ def test_recomputing_changes_no_gradient(recurrent):
     assert all(gradient.any() for gradient in kept)
 
 
-def test_a_memory_that_commits_while_it_is_read_would_be_noticed(recurrent):
+def test_recomputation_detects_memory_that_commits_on_read(recurrent):
     x = torch.randn(2, 9, WIDTH)
     kept = gradients_of_segments(recurrent, x, EagerMemory, direct)
     again = gradients_of_segments(recurrent, x, EagerMemory, recompute)
     assert not all(torch.allclose(one, other) for one, other in zip(kept, again, strict=True))
 
 
-def test_recomputing_really_runs_the_block_twice(recurrent):
+def test_recomputation_runs_block_twice(recurrent):
     calls = []
     for layer in recurrent.blocks:
         layer.register_forward_pre_hook(lambda *_: calls.append(1))
@@ -179,7 +179,7 @@ def test_recomputing_really_runs_the_block_twice(recurrent):
     assert len(calls) == 3
 
 
-def test_a_batch_brings_a_structure_of_its_own(small, scrambled):
+def test_batch_structure_is_combined_with_layer_pattern(small, scrambled):
     """A layer's pattern and the batch's graphs: an output sees what both allow."""
     from clearformer.builder import build
     from clearformer.extensions.patterns import Each

@@ -1,4 +1,4 @@
-"""Where larger data is, if it is anywhere."""
+"""Fixtures: where larger data is, if present."""
 
 import os
 from pathlib import Path

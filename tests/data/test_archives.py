@@ -1,4 +1,4 @@
-"""Archives from anyone: the expected files are read, nothing is written, size is capped."""
+"""Untrusted archives: only expected files are read, nothing is written, sizes are limited."""
 
 import gzip
 import re
@@ -31,7 +31,7 @@ def quiet_folder(tmp_path):
     assert {name for name in found if not name.endswith(("gz", "zip"))} == {"inner", "inner/folder"}
 
 
-def test_expected_files_are_read_in_order(quiet_folder):
+def test_reads_expected_files_in_order(quiet_folder):
     path = make_tar(
         quiet_folder / "a.tar.gz",
         ("a/pos/2.txt", b"two"),
@@ -57,12 +57,12 @@ IGNORED = {
 
 
 @pytest.mark.parametrize("kind", IGNORED)
-def test_anything_else_is_not_read(quiet_folder, kind):
+def test_ignores_other_members(quiet_folder, kind):
     path = make_tar(quiet_folder / "a.tar.gz", IGNORED[kind], ("a/pos/9.txt", b"fine"))
     assert names(path) == [("a/pos/9.txt", b"fine")]
 
 
-def test_caps(quiet_folder, monkeypatch):
+def test_rejects_archive_over_limits(quiet_folder, monkeypatch):
     path = make_tar(quiet_folder / "a.tar.gz", ("a/pos/1.txt", b"x" * 11), ("a/pos/2.txt", b"y"))
     with pytest.raises(
         ValueError,
@@ -77,13 +77,13 @@ def test_caps(quiet_folder, monkeypatch):
         names(path)
 
 
-def test_a_name_that_stands_there_twice(quiet_folder):
+def test_rejects_duplicate_name(quiet_folder):
     path = make_tar(quiet_folder / "a.tar.gz", ("a/pos/1.txt", b"x"), ("a/pos/1.txt", b"y"))
     with pytest.raises(ValueError, match=r"a/pos/1.txt has 1 bytes or occurs twice"):
         names(path)
 
 
-def test_bombs(quiet_folder, monkeypatch):
+def test_rejects_decompression_bomb(quiet_folder, monkeypatch):
     path = quiet_folder / "bomb.gz"
     path.write_bytes(gzip.compress(b"0" * 5_000_000, 9))
     assert sum(map(len, gzip_chunks(path))) == 5_000_000  # so little does no harm
@@ -108,7 +108,7 @@ def test_bombs(quiet_folder, monkeypatch):
         list(gzip_chunks(path))
 
 
-def test_a_header_that_declares_too_much(quiet_folder, monkeypatch):
+def test_rejects_oversized_tar_header(quiet_folder, monkeypatch):
     """A long name is read whole into memory by tarfile: the counter stops it."""
     monkeypatch.setattr("clearformer.limits.RATIO_FREE_BYTES", 2_000_000)
     path = make_tar(quiet_folder / "a.tar.gz", ("a/" + "x" * 5_000_000, b""), ("a/pos/1.txt", b"x"))
@@ -116,7 +116,7 @@ def test_a_header_that_declares_too_much(quiet_folder, monkeypatch):
         names(path)
 
 
-def test_cut_and_damaged(quiet_folder):
+def test_rejects_truncated_and_damaged_archives(quiet_folder):
     good = make_tar(
         quiet_folder / "good.tar.gz", ("a/pos/1.txt", bytes(range(256)) * 40)
     ).read_bytes()
@@ -149,7 +149,7 @@ def make_zip(path, *members):
     return path
 
 
-def test_one_plain_file_of_a_zip(quiet_folder):
+def test_zip_chunks_reads_one_regular_file(quiet_folder):
     path = quiet_folder / "a.zip"
     make_zip(path, ("enwik8", b"text", 0o100644), ("../enwik8", b"evil", 0))
     assert b"".join(zip_chunks(path, "enwik8")) == b"text"

@@ -1,4 +1,4 @@
-"""Files of the cache: the user's own or none, whole or not at all."""
+"""Cache files: only the user's own regular files are read, and writes are atomic."""
 
 import os
 import re
@@ -18,14 +18,14 @@ def path(tmp_path):
 READ = [lambda path: open_owned(path).close(), read_owned_json]
 
 
-def test_a_file_of_ones_own_is_read(path):
+def test_reads_own_file(path):
     with open_owned(path) as file:
         assert file.read() == b'{"a": 1}'
     assert read_owned_json(path) == {"a": 1}
 
 
 @pytest.mark.parametrize("read", READ)
-def test_no_link_pipe_or_folder_is_read(path, read, tmp_path):
+def test_rejects_symlink_pipe_and_folder(path, read, tmp_path):
     link, pipe = tmp_path / "link", tmp_path / "pipe"
     link.symlink_to(path)
     os.mkfifo(pipe)
@@ -35,7 +35,7 @@ def test_no_link_pipe_or_folder_is_read(path, read, tmp_path):
 
 
 @pytest.mark.parametrize("read", READ)
-def test_a_file_of_another_user_is_not_read_but_one_of_root_is(path, read, monkeypatch):
+def test_rejects_file_of_other_user_except_root(path, read, monkeypatch):
     owner = path.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     if owner == 0:
@@ -46,7 +46,7 @@ def test_a_file_of_another_user_is_not_read_but_one_of_root_is(path, read, monke
         read(path)
 
 
-def test_a_file_is_replacing_or_not_at_all(path):
+def test_replacing_is_atomic(path):
     def fail(file):
         file.write(b"half")
         raise KeyError
@@ -61,7 +61,7 @@ def test_a_file_is_replacing_or_not_at_all(path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_nothing_is_written_through_a_link_that_waits_under_the_temporary_name(path, tmp_path):
+def test_does_not_write_through_symlink_at_temporary_name(path, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("kept")
     temporary_name(path).symlink_to(precious)
@@ -72,7 +72,7 @@ def test_nothing_is_written_through_a_link_that_waits_under_the_temporary_name(p
     assert not path.is_symlink()
 
 
-def test_a_link_is_replaced_and_not_followed(path, tmp_path):
+def test_replaces_symlink_instead_of_following(path, tmp_path):
     precious = tmp_path / "precious"
     path.rename(precious)
     path.symlink_to(precious)
@@ -83,9 +83,9 @@ def test_a_link_is_replaced_and_not_followed(path, tmp_path):
 
 
 @pytest.mark.parametrize("owner", ["9" * 30, "9999999999", "٣", "-1", "1\n", "0x1"], ids=ascii)
-def test_a_leftover_with_a_number_that_no_process_has_ends_nothing(path, owner):
+def test_removes_leftover_of_dead_process(path, owner):
     prefix = temporary_name(path).name.removesuffix(str(os.getpid()))
     left = path.with_name(f"{prefix}{owner}")
     left.touch()
     temporary_name(path)
-    assert left.exists() != owner.startswith("9")  # what is no number of a process is not ours
+    assert left.exists() != owner.startswith("9")  # a suffix that is not a process id is not ours

@@ -10,7 +10,7 @@ from clearformer.data import CORPORA, DataFolders, LabelledCorpus, PairCorpus, T
 NOWHERE = DataFolders()
 
 
-def test_the_names():
+def test_corpus_names_and_kinds():
     assert set(CORPORA) == {
         "python-docs",
         "python-code",
@@ -30,7 +30,7 @@ def test_the_names():
         assert each.parts[0] == "train"
 
 
-def test_unknown_names_and_parts():
+def test_rejects_unknown_names_and_parts():
     with pytest.raises(
         ValueError, match=re.escape("there is no corpus 'enwiki8': did you mean 'enwik8'?")
     ):
@@ -44,14 +44,14 @@ def test_unknown_names_and_parts():
         corpus("enwik8").read("dev", NOWHERE)
 
 
-def test_python_docs_are_there_on_every_machine():
+def test_python_docs_are_available_offline():
     text = corpus("python-docs").read("train", NOWHERE)
     assert text.size > 300_000
     assert "Assert statements are a convenient way" in "".join(text.decoded())
     assert corpus("python-docs").read("train", NOWHERE).sha256 == text.sha256
 
 
-def test_python_without_its_help(monkeypatch):
+def test_python_docs_need_pydoc_data(monkeypatch):
     real = builtins.__import__
 
     def without(name, *rest):
@@ -64,7 +64,7 @@ def test_python_without_its_help(monkeypatch):
         corpus("python-docs").read("train", NOWHERE)
 
 
-def test_python_code_is_the_standard_library_in_order():
+def test_python_code_is_standard_library_sorted():
     text = corpus("python-code").read("train", NOWHERE)
     names = [piece.name.removeprefix("python-code: ") for piece in text.pieces]
     assert names == sorted(names)
@@ -74,7 +74,7 @@ def test_python_code_is_the_standard_library_in_order():
     assert corpus("python-code").read("train", NOWHERE).sha256 == text.sha256
 
 
-def test_python_code_leaves_out_what_is_no_text(tmp_path, monkeypatch):
+def test_python_code_skips_invalid_text(tmp_path, monkeypatch):
     for name, content in {
         "b.py": b"b = 1\n", "a/c.py": b"c = 2", "latin.py": b"# \xe9", "nul.py": b"\0",
         "empty.py": b"", "test/t.py": b"no", "site-packages/s.py": b"no", "x.txt": b"no",

@@ -1,4 +1,4 @@
-"""The corpora that are files: found in order, checked, and where they are missing, said so."""
+"""Corpora stored as files: search order, checksums, and messages for missing files."""
 
 import gzip
 import hashlib
@@ -34,7 +34,7 @@ def offline(monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", refuse)
 
 
-def test_what_is_downloaded_is_pinned():
+def test_downloads_have_pinned_hashes():
     for each in (corpus_files.SHAKESPEARE, corpus_files.ENWIK8, corpus_files.IMDB):
         assert each.url.startswith("https://")
         assert each.size > 1_000_000
@@ -43,9 +43,7 @@ def test_what_is_downloaded_is_pinned():
     assert dict(corpus_files.IMDB.hashes)["md5"] == "7c2ac02c03563afcf9b574c7e56c153a"
 
 
-def test_the_folder_goes_before_the_cache_and_both_before_the_network(
-    tmp_path, monkeypatch, offline
-):
+def test_data_folder_precedes_cache_and_network(tmp_path, monkeypatch, offline):
     folder, cache = tmp_path / "folder", tmp_path / "cache"
     folder.mkdir()
     cache.mkdir()
@@ -84,7 +82,7 @@ def test_downloads_go_to_the_cache(tmp_path, monkeypatch):
         ("imdb", "aclImdb_v1.tar.gz"),
     ],
 )
-def test_without_network_the_file_and_its_place_are_said(tmp_path, offline, name, file):
+def test_offline_error_names_file_and_folder(tmp_path, offline, name, file):
     with pytest.raises(
         ValueError, match=re.escape(f"or get it elsewhere and put it into {tmp_path} as {file}")
     ) as caught:
@@ -99,12 +97,12 @@ def test_without_network_the_file_and_its_place_are_said(tmp_path, offline, name
         corpus(name).read("train", DataFolders())
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_rejects_missing_data_folder(tmp_path):
     with pytest.raises(ValueError, match="nothing: the data folder does not exist"):
         corpus("imdb").read("train", DataFolders(folder=tmp_path / "nothing"))
 
 
-def test_a_cache_that_cannot_be(tmp_path, offline):
+def test_rejects_unusable_cache(tmp_path, offline):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ValueError, match=r"enwik8.zip cannot be stored there \(File exists\)"):
         corpus("enwik8").read("train", DataFolders(cache=tmp_path / "file"))
@@ -133,7 +131,7 @@ def pack(path, data):
 
 
 @pytest.mark.parametrize("name", ["enwik8", "enwik8.zip", "enwik8.gz"])
-def test_enwik8_in_any_wrapping(tmp_path, small_enwik8, name):
+def test_enwik8_reads_every_container_format(tmp_path, small_enwik8, name):
     pack(tmp_path / name, small_enwik8)
     places = DataFolders(folder=tmp_path)
     parts = [corpus("enwik8").read(part, places).read() for part in ("train", "validation", "test")]
@@ -159,7 +157,7 @@ def make_imdb(path, prefix="aclImdb"):
 
 
 @pytest.mark.parametrize("prefix", ["aclImdb", "./aclImdb"])
-def test_imdb_in_the_official_layout(tmp_path, prefix):
+def test_imdb_reads_official_layout(tmp_path, prefix):
     make_imdb(tmp_path / "aclImdb.tar.gz", prefix)
     places = DataFolders(folder=tmp_path)
     train = corpus("imdb").read("train", places)
@@ -170,7 +168,7 @@ def test_imdb_in_the_official_layout(tmp_path, prefix):
     assert (unlabelled.texts, unlabelled.labels) == (("who knows",), None)
 
 
-def test_imdb_that_is_not(tmp_path):
+def test_imdb_rejects_other_archives(tmp_path):
     make_imdb(tmp_path / "aclImdb.tar.gz", "other")
     with pytest.raises(
         ValueError,
@@ -192,7 +190,7 @@ def test_imdb_that_is_not(tmp_path):
         corpus("imdb").read("train", DataFolders(folder=tmp_path))
 
 
-def test_multi30k(tmp_path):
+def test_multi30k_missing_and_present(tmp_path):
     places = DataFolders(folder=tmp_path)
     sentence = (
         f"multi30k: val.en.gz is missing, and without a published hash it is not downloaded: "
@@ -217,7 +215,7 @@ def test_multi30k(tmp_path):
         corpus("multi30k").read("validation", places)
 
 
-def test_wikitext2(tmp_path):
+def test_wikitext2_missing_and_present(tmp_path):
     sentence = "wikitext2: wikitext-2-raw-v1.zip is missing, and without a published hash it is"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         corpus("wikitext2").read("train", DataFolders(cache=tmp_path))
@@ -240,26 +238,26 @@ def require(shared, *names):
             pytest.skip(f"{Path(shared.folder) / name} is not there")
 
 
-def test_the_real_shakespeare(shared):
+def test_real_shakespeare(shared):
     require(shared, "tinyshakespeare.txt")
     text = corpus("shakespeare").read("train", shared)
     assert text.read().startswith(b"First Citizen:\n")
     assert text.size == 1_115_394
 
 
-def test_the_real_enwik8(shared):
+def test_real_enwik8(shared):
     require(shared, "enwik8.gz")
     text = corpus("enwik8").read("validation", shared)
     assert text.size == 5_000_000
     assert text.part(0, 23).read() == b"ern highlands and does "
 
 
-def test_the_real_imdb(shared):
+def test_real_imdb(shared):
     require(shared, "aclImdb.tar.gz")
     table = corpus("imdb").read("test", shared)
     assert [table.labels.count(label) for label in ("neg", "pos")] == [6250, 6250]
 
 
-def test_the_real_multi30k(shared):
+def test_real_multi30k(shared):
     require(shared, "multi30k")
     assert len(corpus("multi30k").read("train", shared)) == 29_000

@@ -1,4 +1,4 @@
-"""Texts as documents of sentences: what ends a sentence, and that nothing is lost."""
+"""Texts as documents of sentences: sentence boundaries, and no loss of text."""
 
 import re
 
@@ -21,11 +21,11 @@ from clearformer.text import Bytes, WordPieces
         (" \n ", []),
     ],
 )
-def test_where_sentences_end(text, sentences):
+def test_split_sentences(text, sentences):
     assert split_sentences(text) == sentences
 
 
-def test_sentences_and_documents_have_their_places():
+def test_encode_documents_offsets():
     found = encode_documents("it", ["ab. cde", "", "\x00", "f\ngh. i"], Bytes())
     assert bytes(found.flat.astype(np.uint8)) == b"ab.cde\x00fgh.i"
     assert found.sentences.tolist() == [0, 3, 6, 7, 8, 11, 12]
@@ -33,7 +33,7 @@ def test_sentences_and_documents_have_their_places():
     assert len(found) == 3
 
 
-def test_a_sentence_without_tokens_is_none():
+def test_skips_sentences_without_tokens():
     pieces = WordPieces.train(["a b c d e"], 64)  # which cleans control characters away
     found = encode_documents("it", ["a\n\x01\nb c", "\x01", "d"], pieces)
     assert pieces.pieces(found.flat) == ["a", "b", "c", "d"]
@@ -41,7 +41,7 @@ def test_a_sentence_without_tokens_is_none():
     assert found.documents.tolist() == [0, 2, 3]
 
 
-def test_many_sentences_are_encoded_in_turns(monkeypatch):
+def test_encoding_in_groups_gives_same_result(monkeypatch):
     texts = ["\n".join(f"{i} {j}" for j in range(i % 5)) for i in range(40)]
     whole = encode_documents("it", texts, Bytes())
     monkeypatch.setattr("clearformer.data.documents.GROUP", 7)
@@ -51,25 +51,25 @@ def test_many_sentences_are_encoded_in_turns(monkeypatch):
     assert whole.sha256() != encode_documents("it", ["\n".join(texts)], Bytes()).sha256()
 
 
-def test_nothing_is_no_text():
+def test_rejects_text_without_tokens():
     with pytest.raises(ValueError, match="mine: it has no tokens, but a text is needed"):
         encode_documents("mine", ["", " \n"], Bytes())
 
 
-def test_files_are_whole_and_a_part_is_a_part():
+def test_file_texts_of_whole_and_part():
     pieces = (in_memory("a", "ä one".encode()), in_memory("b", b"two\n"), in_memory("c", b"three"))
     text = TextSource("all", pieces)
     assert list(file_texts(text)) == ["ä one\n", "two\n", "three"]
     assert list(file_texts(text.part(3, 9))) == ["one\n", "tw"]
 
 
-def test_what_is_not_text_is_said_with_its_file_and_line():
+def test_invalid_text_error_names_file_and_line():
     text = TextSource("all", (in_memory("a", b"fine\n"), in_memory("b", b"x\ny\xff\n")))
     with pytest.raises(ValueError, match=re.escape("b, line 2: byte 3 is 0xFF")):
         list(file_texts(text))
 
 
-def test_a_text_that_changes_before_it_is_read_is_refused(tmp_path):
+def test_rejects_file_changed_while_reading(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("one. two.\n")
     text = open_text(path)

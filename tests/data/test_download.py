@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine that cuts, alters, forgets and refuses."""
+"""Downloads from a local server that truncates, alters, forgets and rejects."""
 
 import hashlib
 import re
@@ -48,7 +48,7 @@ def serve(answer):
 
 
 def reply(handler, start, content=CONTENT, upto=None, ranges=True):
-    """An honest reply, unless it stops at byte `upto` or knows no ranges."""
+    """A correct reply, unless it stops at byte `upto` or does not support ranges."""
     start = start if ranges else 0
     handler.send_response(206 if start else 200)
     if start:
@@ -62,7 +62,7 @@ def pinned(url):
     return Pinned("file.bin", url, len(CONTENT), (("sha256", hashlib.sha256(CONTENT).hexdigest()),))
 
 
-def test_a_download_is_whole_and_said(tmp_path):
+def test_downloads_file_with_progress(tmp_path):
     said = []
     with serve(reply) as (url, starts):
         path = fetch(pinned(url), tmp_path / "new", lambda done, total: said.append((done, total)))
@@ -73,7 +73,7 @@ def test_a_download_is_whole_and_said(tmp_path):
     assert [each.name for each in path.parent.iterdir()] == ["file.bin"]
 
 
-def test_a_cut_download_goes_on_where_it_was_cut(tmp_path):
+def test_resumes_interrupted_download(tmp_path):
     half = len(CONTENT) // 2
     with serve(lambda handler, start: reply(handler, start, upto=None if start else half)) as (
         url,
@@ -83,32 +83,32 @@ def test_a_cut_download_goes_on_where_it_was_cut(tmp_path):
     assert starts == [0, half]
 
 
-def test_a_killed_download_goes_on(tmp_path):
+def test_resumes_partial_file_of_killed_process(tmp_path):
     (tmp_path / "file.bin.part").write_bytes(CONTENT[:777])
     with serve(reply) as (url, starts):
         assert fetch(pinned(url), tmp_path).read_bytes() == CONTENT
     assert starts == [777]
 
 
-def test_a_server_without_ranges_starts_again(tmp_path):
+def test_restarts_when_server_ignores_ranges(tmp_path):
     (tmp_path / "file.bin.part").write_bytes(b"x" * 777)
     with serve(lambda handler, start: reply(handler, start, ranges=False)) as (url, _):
         assert fetch(pinned(url), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_part_that_is_too_long_is_dropped(tmp_path):
+def test_discards_oversized_partial_file(tmp_path):
     (tmp_path / "file.bin.part").write_bytes(CONTENT + b"x")
     with serve(reply) as (url, _):
         assert fetch(pinned(url), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_part_that_is_whole_needs_no_network(tmp_path):
+def test_complete_partial_file_needs_no_network(tmp_path):
     (tmp_path / "file.bin.part").write_bytes(CONTENT)
     assert fetch(pinned("https://nowhere.invalid/"), tmp_path).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("place", [0, len(CONTENT) // 2, len(CONTENT) - 1])
-def test_one_flipped_byte_is_noticed(tmp_path, place):
+def test_rejects_flipped_byte(tmp_path, place):
     altered = bytearray(CONTENT)
     altered[place] ^= 1
     with serve(lambda handler, start: reply(handler, start, bytes(altered))) as (url, _):
@@ -122,12 +122,12 @@ def test_one_flipped_byte_is_noticed(tmp_path, place):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_longer_file_is_read_no_further(tmp_path):
+def test_stops_reading_at_expected_size(tmp_path):
     with serve(lambda handler, start: reply(handler, start, CONTENT + b"more")) as (url, _):
         assert fetch(pinned(url), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_server_that_gives_nothing_more(tmp_path):
+def test_reports_connection_closed_early(tmp_path):
     with serve(lambda handler, start: reply(handler, start, upto=1000)) as (url, starts):
         sentence = (
             f"{url} could not be downloaded (the connection was closed; 1,000 of 100,000 "
@@ -140,7 +140,7 @@ def test_a_server_that_gives_nothing_more(tmp_path):
     assert (tmp_path / "file.bin.part").read_bytes() == CONTENT[:1000]
 
 
-def test_no_file_and_no_server(tmp_path):
+def test_reports_missing_file_and_server(tmp_path):
     with (
         serve(lambda handler, start: handler.send_error(404)) as (url, _),
         pytest.raises(ValueError, match=r"could not be downloaded \(Not Found; 0 of 100,000 bytes"),
@@ -151,7 +151,7 @@ def test_no_file_and_no_server(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_only_https(tmp_path):
+def test_rejects_urls_other_than_https(tmp_path):
     for url in ("http://example.org/x", "ftp://127.0.0.1/x", "file:///etc/passwd"):
         with pytest.raises(
             ValueError, match=re.escape(f"{url} is not https: nothing is downloaded from it")
@@ -170,7 +170,7 @@ def test_only_https(tmp_path):
         fetch(pinned(url), tmp_path)
 
 
-def test_a_file_that_is_there_must_be_the_right_one(tmp_path):
+def test_rejects_existing_file_with_other_hash(tmp_path):
     path = tmp_path / "file.bin"
     wanted = pinned("https://example.org/file")
     for wrong in (CONTENT[:-1], CONTENT[:-1] + b"x", b""):

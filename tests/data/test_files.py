@@ -1,4 +1,4 @@
-"""Texts of one's own, and everything that can be wrong with them."""
+"""The user's own text files, and every way they can be invalid."""
 
 import gzip
 import io
@@ -14,7 +14,7 @@ from clearformer.data.files import open_text
 from clearformer.data.texts import UTF8_MARK
 
 
-def test_a_file_is_its_bytes(tmp_path):
+def test_reads_file_bytes_unchanged(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("é\r\nzwei\n".encode())
     text = open_text(path)
@@ -23,7 +23,7 @@ def test_a_file_is_its_bytes(tmp_path):
     assert open_text(str(path)).sha256 == text.sha256
 
 
-def test_a_part_of_a_file_is_read_without_the_rest(tmp_path, monkeypatch):
+def test_reads_part_of_file(tmp_path, monkeypatch):
     path = tmp_path / "long.txt"
     whole = bytes(range(256)) * 40
     path.write_bytes(UTF8_MARK + whole)
@@ -39,7 +39,7 @@ def test_a_part_of_a_file_is_read_without_the_rest(tmp_path, monkeypatch):
     assert sum(map(len, text.part(5000, 5010).chunks())) == 10
 
 
-def test_the_mark_of_utf8_is_left_out(tmp_path):
+def test_skips_utf8_bom(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbfhi\xff")
     assert open_text(path).read() == b"hi\xff"
@@ -50,7 +50,7 @@ def test_the_mark_of_utf8_is_left_out(tmp_path):
     assert open_text(packed).read() == b"hi"
 
 
-def test_a_folder_is_all_its_texts_sorted(tmp_path):
+def test_folder_is_its_text_files_sorted(tmp_path):
     for name, content in {
         "b.txt": "b", "a/z.md": "z\n", "a/a.TXT": "a", "c.py": "no", ".hidden/x.txt": "no",
         "empty.txt": "", "d.txt.gz": None, "ab.txt": "ab",
@@ -61,7 +61,7 @@ def test_a_folder_is_all_its_texts_sorted(tmp_path):
     assert open_text(tmp_path).read() == b"a\nz\nab\nb\nd"
 
 
-def test_a_glob_is_all_its_files_sorted(tmp_path, monkeypatch):
+def test_glob_is_its_files_sorted(tmp_path, monkeypatch):
     for name in ("b.log", "a.log", "c.txt", "in/d.log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -71,7 +71,7 @@ def test_a_glob_is_all_its_files_sorted(tmp_path, monkeypatch):
     assert open_text(tmp_path / "[x].txt").read() == b"a name with brackets"
 
 
-def test_standard_input():
+def test_reads_standard_input():
     text = open_text("-", io.BytesIO(b"\xef\xbb\xbfpiped"))
     assert text.read() == text.read() == b"piped"
     assert text.fingerprint.size == 5
@@ -81,12 +81,12 @@ def test_standard_input():
         open_text("-", io.BytesIO(b""))
 
 
-def test_standard_input_of_the_process(monkeypatch):
+def test_reads_standard_input_of_process(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"from the shell")))
     assert open_text("-").read() == b"from the shell"
 
 
-def test_a_pipe_is_read_once(tmp_path):
+def test_reads_pipe_once(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=lambda: path.write_bytes(b"through a pipe"))
@@ -103,14 +103,14 @@ def complaint(source):
     return str(caught.value)
 
 
-def test_missing(tmp_path):
+def test_rejects_missing_path(tmp_path):
     path = tmp_path / "nothing.txt"
     assert complaint(path) == f"{path}: there is no such file or folder (looked in {Path.cwd()})"
     assert complaint(f"{tmp_path}/*.txt") == f"{tmp_path}/*.txt: there are no non-empty files"
     assert complaint(tmp_path) == f"{tmp_path}: there are no non-empty files that end in .txt, .md"
 
 
-def test_empty(tmp_path):
+def test_rejects_empty_file(tmp_path):
     path = tmp_path / "empty.txt"
     for content in (b"", b"\xef\xbb\xbf"):
         path.write_bytes(content)
@@ -120,7 +120,7 @@ def test_empty(tmp_path):
     assert complaint(packed) == f"{packed}: it is empty, but a text is needed"
 
 
-def test_unreadable(tmp_path, monkeypatch):
+def test_rejects_unreadable_file(tmp_path, monkeypatch):
     path = tmp_path / "secret.txt"
     path.write_text("x")
 
@@ -133,11 +133,11 @@ def test_unreadable(tmp_path, monkeypatch):
     assert complaint(path) == f"{path}: it cannot be read (Permission denied): check it"
 
 
-def test_devices():
+def test_rejects_device():
     assert complaint("/dev/null") == "/dev/null: it is a device, but a file is needed"
 
 
-def test_bad_text(tmp_path):
+def test_rejects_invalid_text(tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(b"fine\ncaf\xe9\n")
     assert complaint(path).startswith(f"{path}, line 2: byte 8 is 0xE9, which is not UTF-8 there: ")
@@ -152,5 +152,5 @@ def test_bad_text(tmp_path):
     assert complaint(packed).startswith(f"{packed}: it cannot be unpacked (Not a gzipped file")
 
 
-def test_a_very_long_name_is_no_crash(tmp_path):
+def test_rejects_very_long_name(tmp_path):
     assert "it cannot be read (File name too long)" in complaint("x" * 5000)

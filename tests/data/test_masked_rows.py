@@ -1,4 +1,4 @@
-"""Rows of stretches: nothing lost or too long, half of the pairs true, all by (seed, step)."""
+"""Rows of masked-token batches: spans, sentence pairs, and batches from (seed, step) alone."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ SIZES = [
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("room", [2, 7, 25, 1000])
-def test_stretches_hold_every_token_once_and_fit(sizes, room):
+def test_spans_cover_every_token_once_and_fit(sizes, room):
     source = documents_of(sizes)
     found = split_spans(source, room)
     covered = [
@@ -76,7 +76,7 @@ def test_stretches_hold_every_token_once_and_fit(sizes, room):
         assert ends[document] <= each[0] - 5 <= each[-1] - 5 < ends[document + 1]
 
 
-def test_stretches_are_as_long_as_whole_sentences_allow():
+def test_spans_are_filled_with_whole_sentences():
     found = split_spans(documents_of([[3, 4, 3, 9], [8, 8], [25]]), 10)
     assert found.lengths.tolist() == [10, 9, 8, 8, 10, 10, 5]
 
@@ -92,7 +92,7 @@ def original(batch):
 
 
 @pytest.mark.parametrize("layout", [SingleSpan(), SentencePairs()])
-def test_every_stretch_once_per_epoch_between_marks(tokenizer, layout):
+def test_every_span_once_per_epoch_with_special_tokens(tokenizer, layout):
     batches = batches_of(tokenizer, layout)
     opening, closing = tokenizer.prefix_ids[0], tokenizer.suffix_ids[0]
     seen = []
@@ -113,7 +113,7 @@ def test_every_stretch_once_per_epoch_between_marks(tokenizer, layout):
     assert sorted(seen) == np.flatnonzero(source.lengths > 1).tolist()
 
 
-def test_alone_is_the_stretch_itself(tokenizer):
+def test_single_span_row_equals_span(tokenizer):
     batches = batches_of(tokenizer, SingleSpan())
     source = batches.source
     batch = batches.batch(3)
@@ -134,7 +134,7 @@ def parts(row, tokenizer):
 @pytest.mark.parametrize(
     "sizes", [None, [CHANCE.integers(1, 12, 900).tolist()]], ids=["many documents", "one document"]
 )
-def test_half_of_the_pairs_follow_and_half_are_from_elsewhere(tokenizer, sizes):
+def test_half_of_sentence_pairs_are_consecutive(tokenizer, sizes):
     batches = batches_of(tokenizer, SentencePairs(), sizes, length=40)
     source = batches.source
     labels, surprising = [], 0
@@ -161,7 +161,7 @@ def test_half_of_the_pairs_follow_and_half_are_from_elsewhere(tokenizer, sizes):
     assert surprising > 0.95 * sum(label == NOT_NEXT for label in labels)
 
 
-def test_elsewhere_is_another_document(tokenizer):
+def test_random_second_sentence_is_from_other_document(tokenizer):
     sizes = random_sizes(30)
     source = documents_of(sizes)  # every token is its own place
     layout = SentencePairs()
@@ -203,7 +203,7 @@ def test_a_batch_is_a_function_of_seed_and_step(tokenizer, layout):
     assert places[0] != places[1]
 
 
-def test_some_stretches_are_spread_over_all(tokenizer):
+def test_limited_spans_are_spread_over_text(tokenizer):
     batches = batches_of(tokenizer, SingleSpan(), limit=10)
     assert len(batches.chosen) == 10
     assert batches.steps_per_epoch == 2
@@ -219,12 +219,12 @@ def test_some_stretches_are_spread_over_all(tokenizer):
         ([[6]], 4, SentencePairs(), "the length is 4, but a row needs at least 5"),
     ],
 )
-def test_what_cannot_be_is_said(tokenizer, sizes, length, layout, words):
+def test_rejects_data_that_does_not_fit(tokenizer, sizes, length, layout, words):
     with pytest.raises(ValueError, match=words):
         MaskedBatches(documents_of(sizes), tokenizer, length, 8, 0, layout, HIDING)
 
 
-def test_a_bad_batch_or_step_is_said(tokenizer):
+def test_rejects_invalid_batch_and_step(tokenizer):
     with pytest.raises(ValueError, match="the batch is 0"):
         batches_of(tokenizer, SingleSpan(), batch=0)
     with pytest.raises(ValueError, match="the step is -1"):

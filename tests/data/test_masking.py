@@ -1,4 +1,4 @@
-"""Hidden tokens: how many, how shown, never a special one, and from (seed, step) alone."""
+"""Token masking: rates, replacements, special tokens, and dependence on (seed, step) alone."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def rows(tokenizer):
-    """Many rows of different lengths between marks, padded; a [MASK] in the text of some."""
+    """Padded rows of different lengths with special tokens; some texts contain [MASK]."""
     chance = np.random.Generator(np.random.PCG64(0))
     ordinary = np.arange(5, tokenizer.size)
     tokens = np.full((400, 100), tokenizer.padding, dtype=np.int64)
@@ -32,7 +32,7 @@ def rows(tokenizer):
 
 
 @pytest.mark.parametrize("unit", [single_tokens, whole_words])
-def test_the_published_rates(tokenizer, rows, unit):
+def test_masking_follows_published_rates(tokenizer, rows, unit):
     tokens, attention_mask = rows
     shown, targets = TokenMasker(tokenizer, MaskingPolicy(unit=unit)).corrupt(
         tokens, attention_mask, seed=3, step=5
@@ -60,7 +60,7 @@ def test_the_published_rates(tokenizer, rows, unit):
     assert len(np.unique(swapped)) > 0.8 * (tokenizer.size - 5)
 
 
-def test_every_place_is_hidden_about_equally_often(tokenizer, rows):
+def test_positions_are_masked_uniformly(tokenizer, rows):
     tokens, attention_mask = (each[:1] for each in rows)
     masker = TokenMasker(tokenizer, MaskingPolicy())
     times = sum(
@@ -72,7 +72,7 @@ def test_every_place_is_hidden_about_equally_often(tokenizer, rows):
     assert np.abs(times[candidates] - 2000 * share).max() < 5 * deviation
 
 
-def test_chance_is_seed_and_step(tokenizer, rows):
+def test_masking_depends_only_on_seed_and_step(tokenizer, rows):
     tokens, attention_mask = rows
     masker = TokenMasker(tokenizer, MaskingPolicy())
     one, again = (
@@ -87,7 +87,7 @@ def test_chance_is_seed_and_step(tokenizer, rows):
         assert ((one[1] != IGNORE) != (other[1] != IGNORE)).any(axis=1).all()
 
 
-def test_other_rates(tokenizer, rows):
+def test_masking_with_other_rates(tokenizer, rows):
     tokens, attention_mask = rows
     shown, targets = TokenMasker(
         tokenizer, MaskingPolicy(rate=0.4, mask_replace=0.0, random_replace=0.0)
@@ -97,7 +97,7 @@ def test_other_rates(tokenizer, rows):
     assert (targets != IGNORE).sum() == np.round(0.4 * candidates.sum(1)).sum()
 
 
-def test_whole_words_are_hidden_whole(tokenizer):
+def test_whole_word_masking(tokenizer):
     ids = np.concatenate((tokenizer.prefix_ids, tokenizer.encode(WORDS), tokenizer.suffix_ids))
     tokens = np.stack([ids.astype(np.int64)] * 200)
     attention_mask = np.ones(tokens.shape, dtype=np.bool_)
@@ -113,7 +113,7 @@ def test_whole_words_are_hidden_whole(tokenizer):
             assert row[word == each].all()
 
 
-def test_units_begin_where_words_do():
+def test_whole_words_finds_word_starts():
     continues = np.array([False, True, False, True, True])
     assert whole_words(np.arange(5), continues).tolist() == [0, 2]
     # A mark between two places parts them; and a row may begin in the middle of a word.
@@ -122,7 +122,7 @@ def test_units_begin_where_words_do():
     assert single_tokens(np.arange(3), continues[:3]).tolist() == [0, 1, 2]
 
 
-def test_a_short_row_hides_one_unit_and_an_empty_one_none(tokenizer):
+def test_short_row_masks_one_unit_and_empty_row_none(tokenizer):
     ids = np.concatenate(
         (tokenizer.prefix_ids, tokenizer.encode("unbelievable"), tokenizer.suffix_ids)
     )
@@ -137,6 +137,6 @@ def test_a_short_row_hides_one_unit_and_an_empty_one_none(tokenizer):
     assert (targets[0] != IGNORE).sum() == 1
 
 
-def test_a_tokenizer_without_a_mask_is_refused():
+def test_rejects_tokenizer_without_mask_token():
     with pytest.raises(ValueError, match=r"the bytes tokenizer has no \[MASK\].* use wordpiece"):
         TokenMasker(Bytes(), MaskingPolicy())

@@ -1,4 +1,4 @@
-"""Numbers in words: an exact answer for each, none of them on two sides."""
+"""Number-words corpus: exact answers, and no number in two parts."""
 
 import builtins
 
@@ -8,7 +8,7 @@ from clearformer.data import DataFolders, corpus
 from clearformer.data.number_words import LIMIT, SMALL, chosen, part_of
 
 
-def test_every_number_has_one_part():
+def test_every_number_is_in_one_part():
     numbers = chosen()
     assert numbers == sorted(set(numbers)) == chosen()
     assert numbers[:SMALL] == list(range(SMALL))
@@ -19,11 +19,11 @@ def test_every_number_has_one_part():
     assert min(counts) > 0.08 * len(numbers)
 
 
-def test_small_numbers_are_not_drowned():
+def test_small_numbers_are_well_represented():
     assert sum(number < 100_000 for number in chosen()) > 8000
 
 
-def test_the_words(monkeypatch):
+def test_number_words_in_english_and_german(monkeypatch):
     monkeypatch.setattr("clearformer.data.number_words.chosen", lambda: [0, 7, 21, 1101, 234_501])
     monkeypatch.setattr("clearformer.data.number_words.part_of", lambda number: "test")
     pairs = corpus("number-words").read("test", DataFolders())
@@ -33,7 +33,7 @@ def test_the_words(monkeypatch):
     assert len(corpus("number-words").read("train", DataFolders())) == 0
 
 
-def test_without_the_package_a_sentence_says_so(monkeypatch):
+def test_missing_num2words_is_reported(monkeypatch):
     real = builtins.__import__
 
     def without(name, *rest):

@@ -1,4 +1,4 @@
-"""Pairs as ids: marks, padding, batches by tokens as a function of (seed, step)."""
+"""Encoded pairs: start and end tokens, padding, and batches by token budget."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def many():
     return EncodedPairs(sources, targets, START, END)
 
 
-def test_both_sides_are_closed_and_the_target_is_opened():
+def test_source_and_target_get_start_and_end_tokens():
     texts = Pairs("p", ("ab", "b"), ("c", "abc"))
     tokenizer = train("characters", [*texts.sources, *texts.targets])
     encoded = encode_pairs(texts, tokenizer, START, END)
@@ -36,7 +36,7 @@ def test_both_sides_are_closed_and_the_target_is_opened():
     assert batch.target_attention_mask.tolist() == (batch.targets != -100).tolist()
 
 
-def test_every_pair_once_in_every_epoch(many):
+def test_every_pair_once_per_epoch(many):
     batches = PairBatches(many, 64, 200, seed=3)
     for epoch in range(3):
         steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
@@ -44,7 +44,7 @@ def test_every_pair_once_in_every_epoch(many):
         assert sorted(seen.tolist()) == list(range(len(many)))
 
 
-def test_batches_depend_on_seed_and_step_alone(many):
+def test_batches_depend_only_on_seed_and_step(many):
     one, other = PairBatches(many, 64, 200, seed=3), PairBatches(many, 64, 200, seed=3)
     steps = [0, 70, 3, 200, 0]
     for step in steps:
@@ -59,7 +59,7 @@ def test_batches_depend_on_seed_and_step_alone(many):
     assert len(together[0] & together[1]) < one.steps_per_epoch / 4
 
 
-def test_batches_keep_to_their_tokens_and_pad_little(many):
+def test_batches_respect_token_budget_with_little_padding(many):
     batches = PairBatches(many, 64, 200, seed=0)
     real = padded = 0
     for step in range(batches.steps_per_epoch):
@@ -76,14 +76,14 @@ def test_batches_keep_to_their_tokens_and_pad_little(many):
     assert max(len(few.sample_ids(step)) for step in range(few.steps_per_epoch)) == 7
 
 
-def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
+def test_pair_longer_than_budget_is_its_own_batch():
     ids = [np.zeros(size, dtype=np.int32) for size in (2, 50, 3)]
     batches = PairBatches(EncodedPairs(ids, ids, START, END), 8, 20, seed=0)
     sizes = sorted(len(batches.sample_ids(step)) for step in range(batches.steps_per_epoch))
     assert sizes == [1, 2]
 
 
-def test_wrong_numbers(many):
+def test_rejects_negative_step_and_seed(many):
     with pytest.raises(ValueError, match="the step is -1, but steps are counted from 0"):
         PairBatches(many, 64, 200, seed=0).batch(-1)
     with pytest.raises(ValueError, match="the seed is -1"):
@@ -97,7 +97,7 @@ def test_evaluation_sees_every_pair_once_by_length(many):
     assert (np.diff(many.lengths[ids]) >= 0).all()
 
 
-def test_identity_is_the_ids_of_both_sides(many):
+def test_sha256_depends_on_ids_of_both_sides(many):
     same = EncodedPairs(list(many.sources), list(many.targets), START, END)
     assert same.sha256() == many.sha256()
     turned = EncodedPairs(many.targets, many.sources, START, END)
@@ -114,7 +114,7 @@ def test_pad():
     assert attention_mask.tolist() == [[True, True, True], [True, False, False]]
 
 
-def test_telling_tokens_are_those_of_one_side():
+def test_distinctive_tokens_of_each_side():
     sources = [np.array([1, 1, 2, 5], np.int32)] * 3
     targets = [np.array([3, 5, 4, 4], np.int32)] * 3
     assert distinctive_tokens(EncodedPairs(sources, targets, START, END)) == ((1, 2), (4, 3))

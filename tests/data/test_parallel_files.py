@@ -1,4 +1,4 @@
-"""Pairs of one's own, and what is said of files that do not match."""
+"""The user's own parallel texts, and messages for files that do not match."""
 
 import gzip
 import re
@@ -25,7 +25,7 @@ def test_two_files_match_line_by_line(files):
     assert notes == ()
 
 
-def test_packed_files_are_read_too(tmp_path):
+def test_reads_gzip_files(tmp_path):
     for name, text in (("a.en.gz", "one\ntwo\n"), ("a.de.gz", "eins\nzwei\n")):
         with gzip.open(tmp_path / name, "wt") as file:
             file.write(text)
@@ -33,12 +33,12 @@ def test_packed_files_are_read_too(tmp_path):
     assert pairs.targets == ("eins", "zwei")
 
 
-def test_a_line_separator_inside_a_line_ends_no_line(files):
+def test_unicode_line_separator_does_not_end_line(files):
     pairs, _ = read_pairs(files("a\u2028b\x0bc\nd\n", "x\ny\n"))
     assert pairs.sources == ("a\u2028b\x0bc", "d")
 
 
-def test_different_counts_are_named_with_the_first_line_alone(files):
+def test_line_count_mismatch_names_first_unpaired_line(files):
     with pytest.raises(
         ValueError, match=r"a.en has 3 lines and .*a.de 2, but they must match"
     ) as e:
@@ -46,14 +46,14 @@ def test_different_counts_are_named_with_the_first_line_alone(files):
     assert re.search("without a partner is line 3 of .*a.en, 'the third'$", str(e.value))
 
 
-def test_different_counts_are_named_with_the_first_empty_place(files):
+def test_line_count_mismatch_names_first_empty_line(files):
     with pytest.raises(ValueError, match=r"a.en has 3 lines and .*a.de 4") as problem:
         read_pairs(files("a\nb\nc\n", "x\n\ny\nz\n"))
     place = "line 2 is the first that is empty in .*a.de and not in .*a.en$"
     assert re.search(place, str(problem.value))
 
 
-def test_empty_lines_shift_nothing_and_are_reported(files):
+def test_empty_lines_are_skipped_and_reported(files):
     pairs, notes = read_pairs(files("a\n\nc\nd\n", "x\ny\n \nz\n"))
     assert (pairs.sources, pairs.targets) == (("a", "d"), ("x", "z"))
     assert notes == ("2 of 4 pairs have an empty side and are left out (the first: 2)",)
@@ -72,14 +72,14 @@ def test_empty_lines_shift_nothing_and_are_reported(files):
         ),
     ],
 )
-def test_tables(tmp_path, name, content):
+def test_reads_pairs_from_tables(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     pairs, notes = read_pairs(str(tmp_path / name))
     assert (pairs.sources, pairs.targets) == (("one", "two"), ("eins", "zwei"))
     assert notes == ()
 
 
-def test_columns_have_names(tmp_path):
+def test_columns_are_selected_by_name(tmp_path):
     (tmp_path / "p.tsv").write_text("en\tde\none\teins\n")
     pairs, notes = read_pairs(str(tmp_path / "p.tsv"), "de", "en")
     assert (pairs.sources, pairs.targets, notes) == (("eins",), ("one",), ())
@@ -88,7 +88,7 @@ def test_columns_have_names(tmp_path):
         read_pairs(str(tmp_path / "p.csv"))
 
 
-def test_a_tsv_may_begin_with_its_first_pair(tmp_path):
+def test_tsv_may_have_no_header(tmp_path):
     path = tmp_path / "p.tsv"
     path.write_text("one\teins\ntwo\tzwei\n")
     pairs, notes = read_pairs(str(path))
@@ -113,7 +113,7 @@ def test_a_tsv_may_begin_with_its_first_pair(tmp_path):
         ("a,b,c", "pairs are read from two files"),
     ],
 )
-def test_what_is_not_there_is_said(source, message, tmp_path, monkeypatch):
+def test_rejects_missing_sources(source, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Texts by the ending of their file: lines, or the column of a table."""
+"""Reading texts by file extension: lines, or a column of a table."""
 
 import gzip
 import io
@@ -40,19 +40,19 @@ def test_every_form_gives_the_same_texts(written, name, content):
     assert table.labels is None
 
 
-def test_standard_input(monkeypatch):
+def test_reads_standard_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
     assert read_texts("-").texts == ("one", "two")
 
 
-def test_lines_of_a_long_file_are_whole(written):
+def test_lines_of_long_file_are_complete(written):
     lines = [f"{number} {'word ' * (number % 60)}" for number in range(3000)]
     name, found = text_lines(written("long.txt", "\r\n".join(lines)))
     assert list(found) == lines
     assert name.endswith("long.txt")
 
 
-def test_a_table_is_told_from_lines(written):
+def test_table_column_distinguishes_tables_from_lines(written):
     assert table_column(written("a.txt", "x"), "text") is None
     assert table_column(written("a.json", '[{"p": "x"}]'), "p").texts == ("x",)
 
@@ -69,10 +69,10 @@ def test_a_table_is_told_from_lines(written):
         ("a.json", "[" * 100_000, "a.json: it is not JSON ("),
         ("a.json", "hello", "a.json: it is not JSON (Expecting value"),
         ("a.xml", "<a>", "a.xml: a .xml file cannot be read: use a table (.csv, .tsv, .jsonl"),
-        ("a.ndjson", "{}", "a.ndjson: a .ndjson file cannot be read"),
+        ("a.pdf", "{}", "a.pdf: a .pdf file cannot be read"),
     ],
 )  # fmt: skip
-def test_what_is_no_text_is_refused(written, name, content, sentence):
+def test_rejects_invalid_files(written, name, content, sentence):
     with pytest.raises(ValueError) as refused:  # noqa: PT011
         read_texts(written(name, content))
     assert sentence in str(refused.value)

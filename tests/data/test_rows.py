@@ -1,4 +1,4 @@
-"""Batches of rows: every row once per epoch, little padding, from (seed, step) alone."""
+"""Batches of labelled rows: every row once per epoch, little padding, from (seed, step) alone."""
 
 import re
 
@@ -54,7 +54,7 @@ def test_a_batch_is_a_function_of_seed_and_step(count, batch):
         assert batches.sample_ids(step).tolist() == expected[step]
 
 
-def test_a_batch_is_its_rows_padded():
+def test_batch_is_its_padded_rows():
     lengths = LENGTHS.integers(0, 30, 200)
     batches = RowBatches(rows_of(lengths), 8, seed=0, length=20)
     for step in range(25):
@@ -77,8 +77,8 @@ def test_a_batch_is_its_rows_padded():
             assert row.tolist() == [i + 100] * real + [0] * (len(row) - real)
 
 
-def test_batches_are_of_few_widths():
-    """For each of them half precision keeps kernels of its own."""
+def test_batch_widths_are_rounded():
+    """In half precision oneDNN caches kernels for each width."""
     lengths = LENGTHS.integers(33, 100, 400)
     batches = RowBatches(rows_of(lengths), 4, seed=0, length=90)
     widths = set()
@@ -91,7 +91,7 @@ def test_batches_are_of_few_widths():
     assert len(widths) > 4
 
 
-def test_rows_of_similar_length_go_together_and_batches_come_in_any_order():
+def test_batches_group_similar_lengths_in_random_order():
     lengths = LENGTHS.integers(1, 500, 5000)
     batches = RowBatches(rows_of(lengths), 16, seed=0, length=500)
     drawn = [batches.batch(step) for step in range(batches.steps_per_epoch)]
@@ -115,7 +115,7 @@ def test_rows_of_similar_length_go_together_and_batches_come_in_any_order():
     ("cut", "kept"),
     [("head", [0, 1, 2, 3, 4]), ("tail", [5, 6, 7, 8, 9]), ("ends", [0, 1, 2, 8, 9])],
 )
-def test_long_rows_are_cut_as_told(cut, kept):
+def test_truncation_modes(cut, kept):
     rows = Rows(np.arange(13, dtype=np.int32), np.array([0, 10, 13]), np.array([0, 1]), ("a", "b"))
     got = pad(rows, np.array([0, 1]), 5, cut)
     assert got.tokens.tolist() == [kept, [10, 11, 12, 0, 0]]
@@ -124,7 +124,7 @@ def test_long_rows_are_cut_as_told(cut, kept):
     assert RowBatches(rows, 2, seed=0, length=10, cut=cut).cut_rows == 0
 
 
-def test_marks_at_both_ends_survive_every_cut():
+def test_special_tokens_survive_truncation():
     rows = rows_of([9, 2, 0], before=(1,), after=(2, 3))
     for cut in ("head", "tail", "ends"):
         got = pad(rows, np.array([0, 1, 2]), 6, cut)
@@ -137,7 +137,7 @@ def test_marks_at_both_ends_survive_every_cut():
     assert RowBatches(rows, 2, seed=0, length=6).cut_rows == 1
 
 
-def test_a_batch_of_empty_rows():
+def test_batch_of_empty_rows():
     got = pad(rows_of([0, 0]), np.array([0, 1]), 5, "head")
     assert got.tokens.tolist() == [[0], [0]]
     assert not got.attention_mask.any()
@@ -154,7 +154,7 @@ def test_evaluation_sees_every_row_once_by_length():
     assert [min(lengths[i], 30) for i in seen] == sorted(lengths.clip(max=30).tolist())
 
 
-def test_rows_of_a_table():
+def test_encode_rows_of_table():
     table = Table("t", ("the cat", "", "the dog sat"), ("x", "y", "x"))
     tokenizer = Words(["the", "cat", "sat"])
     rows = encode_rows(table, tokenizer, label_names(table))
@@ -172,7 +172,7 @@ def test_rows_of_a_table():
         assert other.sha256() != rows.sha256()
 
 
-def test_word_pieces_bring_their_marks():
+def test_word_pieces_add_special_tokens():
     tokenizer = WordPieces.train(["the cat sat on the mat"] * 5, 64)
     rows = encode_rows(Table("t", ("the cat",), None), tokenizer, ())
     got = pad(rows, np.array([0]), 20, "head")
@@ -181,7 +181,7 @@ def test_word_pieces_bring_their_marks():
     assert got.labels.tolist() == [IGNORE]
 
 
-def test_labels_in_order():
+def test_label_names_are_sorted():
     def names(*labels):
         return label_names(Table("t", labels, labels))
 
@@ -190,7 +190,7 @@ def test_labels_in_order():
     assert names("10", "9", "x") == ("10", "9", "x")
 
 
-def test_labels_that_cannot_be():
+def test_rejects_invalid_labels():
     one = Table("reviews.csv", ("a", "b"), ("pos", "pos"))
     sentence = "reviews.csv: a classifier needs at least two labels, but there is only 'pos'"
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -209,7 +209,7 @@ def test_labels_that_cannot_be():
         encode_rows(Table("t", (), ()), Words(["a"]), ("x", "y"))
 
 
-def test_what_cannot_be():
+def test_rejects_invalid_arguments():
     rows = rows_of([3], before=(1,), after=(2,))
     with pytest.raises(ValueError, match="the length is 2, but a row needs at least 3"):
         RowBatches(rows, 1, seed=0, length=2)

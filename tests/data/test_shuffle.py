@@ -1,4 +1,4 @@
-"""Chance as a published function of (seed, epoch)."""
+"""Shuffling as a published function of (seed, epoch)."""
 
 import random
 
@@ -21,7 +21,7 @@ def philox(counter, key):
     return [a, b, c, d]
 
 
-def test_the_stream_is_the_published_function():
+def test_draws_match_philox():
     known = [0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B]
     assert philox((0, 0, 0, 0), (0, 0)) == known  # the authors' own test vector
     for seed, epoch, purpose in [(0, 0, 0), (42, 7, 1), (2**64 - 1, 10**6, 0)]:
@@ -33,18 +33,18 @@ def test_the_stream_is_the_published_function():
         assert draws(12, seed, epoch, purpose).tolist() == expected
 
 
-def test_the_order_never_changes():
+def test_permutation_is_stable_across_versions():
     """Another order of samples would break every run that is resumed after an upgrade."""
     assert permutation(10, seed=0, epoch=0).tolist() == [0, 2, 9, 1, 8, 5, 4, 3, 6, 7]
     assert permutation(10, seed=7, epoch=3).tolist() == [2, 5, 9, 7, 3, 0, 6, 8, 4, 1]
 
 
-def test_every_number_once():
+def test_permutation_contains_every_number_once():
     for count in (0, 1, 2, 1001):
         assert sorted(permutation(count, 1, 2).tolist()) == list(range(count))
 
 
-def test_seed_epoch_and_purpose_each_have_their_own():
+def test_streams_differ_by_seed_epoch_and_purpose():
     streams = [
         draws(4, *which).tolist() for which in [(0, 0), (0, 1), (1, 0), (0, 0, 1), (2**64 - 1, 0)]
     ]
@@ -53,14 +53,14 @@ def test_seed_epoch_and_purpose_each_have_their_own():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
-def test_a_seed_out_of_range(seed):
+def test_rejects_seed_out_of_range(seed):
     with pytest.raises(
         ValueError, match=f"the seed is {seed}, but it must be from 0 to 18446744073709551615"
     ):
         draws(1, seed, 0)
 
 
-def test_global_generators_are_left_alone():
+def test_does_not_touch_global_generators():
     np.random.seed(3)
     random.seed(3)
     before = np.random.get_state()[1].tolist(), random.getstate()

@@ -1,4 +1,4 @@
-"""What is held back: the same part every time, and apart from the rest."""
+"""Validation splits: deterministic, and disjoint from the training part."""
 
 import re
 
@@ -19,7 +19,7 @@ def text_of(data):
     return TextSource("t", (in_memory("t", data),))
 
 
-def test_the_end_of_a_text_is_held_back():
+def test_split_text_holds_back_the_end():
     data = b"".join(b"line %d\n" % i for i in range(1000))
     training, validation = split_text(text_of(data), 0.1)
     assert training.read() + validation.read() == data
@@ -29,7 +29,7 @@ def test_the_end_of_a_text_is_held_back():
     assert again.sha256 == training.sha256
 
 
-def test_no_character_is_cut():
+def test_split_text_does_not_cut_characters():
     for extra in range(8):
         data = ("x" * extra + "漢😀é" * 50).encode()
         for minimum in (1, 100, 200):
@@ -40,17 +40,17 @@ def test_no_character_is_cut():
             assert min(training.size, validation.size) >= minimum
 
 
-def test_bytes_that_are_no_text_can_be_split():
+def test_split_text_accepts_arbitrary_bytes():
     training, validation = split_text(text_of(b"\x80" * 100), 0.1)
     assert (training.size, validation.size) == (90, 10)
 
 
-def test_a_minimum_is_kept_even_where_a_line_ends():
+def test_split_text_respects_minimum_size():
     training, validation = split_text(text_of(b"a" * 90 + b"\n" + b"b" * 9), 0.05, 10)
     assert (training.size, validation.size) == (87, 13)
 
 
-def test_too_short_a_text():
+def test_rejects_text_too_short_to_split():
     sentence = (
         "t: it has 100 bytes, but 60 are needed for training and as many to evaluate on: "
         "give a longer text, or a shorter context"
@@ -60,7 +60,7 @@ def test_too_short_a_text():
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.5, float("nan")])
-def test_shares(share):
+def test_rejects_invalid_validation_fraction(share):
     with pytest.raises(
         ValueError, match=f"the validation share is {share}, but it must be between 0 and 1"
     ):
@@ -75,7 +75,7 @@ def table_of(count, labels=("a", "b", "c")):
     )
 
 
-def test_rows_are_held_back_in_equal_shares_of_each_label():
+def test_split_rows_is_stratified_by_label():
     table = table_of(600)
     training, validation = split_rows(table, 0.1, seed=0)
     assert len(training) + len(validation) == 600
@@ -87,7 +87,7 @@ def test_rows_are_held_back_in_equal_shares_of_each_label():
     )
 
 
-def test_which_rows_depends_on_the_seed_and_not_on_the_order():
+def test_split_rows_depends_on_seed_not_on_order():
     table = table_of(600)
     _, first = split_rows(table, 0.1, seed=0)
     _, again = split_rows(table.select(range(599, -1, -1)), 0.1, seed=0)
@@ -95,14 +95,14 @@ def test_which_rows_depends_on_the_seed_and_not_on_the_order():
     assert set(first.texts) == set(again.texts) != set(other.texts)
 
 
-def test_equal_texts_stay_together():
+def test_split_rows_keeps_equal_texts_together():
     table = Table("t", tuple(f"{i // 5}" for i in range(200)), None)
     training, validation = split_rows(table, 0.11, seed=0)
     assert repeated_rows(training, validation) == 0
     assert 20 <= len(validation) <= 25
 
 
-def test_too_few_rows():
+def test_rejects_too_few_rows():
     with pytest.raises(
         ValueError,
         match=re.escape(
@@ -114,13 +114,13 @@ def test_too_few_rows():
         split_rows(Table("t", ("a", "a"), None), 0.1, 0)
 
 
-def test_rows_seen_before_are_counted():
+def test_repeated_rows_counts_training_texts():
     training = Table("t", ("a", "b ", "c"), None)
     assert repeated_rows(training, Table("e", ("b", "d", "b", " a"), None)) == 3
     assert repeated_rows(training, Table("e", ("d",), None)) == 0
 
 
-def test_text_seen_before_is_noticed():
+def test_repeated_text_measures_overlap():
     data = b"".join(b"line number %d of many\n" % (i * 7919) for i in range(100_000))  # > 1 chunk
     training, validation = split_text(text_of(data), 0.1)
     assert repeated_text(training, validation) == 0
@@ -132,7 +132,7 @@ def test_text_seen_before_is_noticed():
     assert repeated_text(text_of(data), text_of(data[place : place + 64])) == 1
 
 
-def test_all_translations_of_a_source_are_on_one_side():
+def test_split_pairs_keeps_equal_sources_together():
     sources = tuple(f"text {i % 40}" for i in range(120))
     pairs = Pairs("p", sources, tuple(f"translation {i}" for i in range(120)))
     training, validation = split_pairs(pairs, 0.1, seed=0)

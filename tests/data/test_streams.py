@@ -1,4 +1,4 @@
-"""Batches out of a stream: every window once per epoch, from (seed, step) alone."""
+"""Batches from a token stream: every window once per epoch, from (seed, step) alone."""
 
 import re
 
@@ -51,7 +51,7 @@ def test_every_window_once_per_epoch_and_none_overlap(count, length, batch):
 
 
 @pytest.mark.parametrize(("count", "length", "batch"), SIZES)
-def test_a_batch_is_tokens_and_what_follows(count, length, batch):
+def test_targets_are_shifted_tokens(count, length, batch):
     batches = StreamBatches(stream(count), length, batch, seed=0)
     for step in range(5):
         got = batches.batch(step)
@@ -74,7 +74,7 @@ def test_a_batch_is_a_function_of_seed_and_step(count, length, batch):
             assert batches.sample_ids(step).tolist() == expected[step]
 
 
-def test_steps_per_epoch_see_everything():
+def test_steps_per_epoch_cover_every_window():
     batches = StreamBatches(stream(1000), 10, 7, seed=0)
     assert (batches.windows, batches.steps_per_epoch) == (99, 15)
     assert StreamBatches(stream(1000), 10, 99, seed=0).steps_per_epoch == 1
@@ -95,14 +95,14 @@ def test_epochs_and_seeds_differ_in_order_and_offset():
     assert other.tolist() != epochs[0].tolist()
 
 
-def test_a_golden_batch():
+def test_batch_order_is_stable_across_versions():
     """Data order is a promise between versions: runs are resumed after upgrades."""
     batches = StreamBatches(stream(1000), 10, 6, seed=42)
     assert batches.sample_ids(0).tolist() == [952, 722, 462, 112, 72, 122]
     assert batches.sample_ids(100).tolist() == [412, 262, 542, 682, 632, 562]
 
 
-def test_from_a_token_file(tmp_path):
+def test_batches_from_token_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(bytes(range(256)) * 4)
     tokens = prepare(open_text(path), Bytes(), tmp_path / "cache")
@@ -111,7 +111,7 @@ def test_from_a_token_file(tmp_path):
     assert np.array_equal(got.targets, (got.tokens + 1) % 256)
 
 
-def test_what_cannot_be():
+def test_rejects_invalid_arguments():
     sentence = (
         "the text has 10 tokens, but a context of 10 needs 11: "
         "give a longer text or a shorter context"
@@ -133,7 +133,7 @@ def test_what_cannot_be():
     ("context", "stride"), [(10, 10), (10, 5), (10, 1), (7, 3), (1, 1), (100, 40)]
 )
 @pytest.mark.parametrize("batch", [1, 4])
-def test_every_token_after_the_first_is_scored_once(count, context, stride, batch):
+def test_evaluation_windows_score_every_token_once(count, context, stride, batch):
     scored = []
     for got in evaluation_windows(stream(count), context, stride, batch):
         assert got.tokens.shape[1] == min(context, count - 1)
@@ -148,13 +148,13 @@ def test_every_token_after_the_first_is_scored_once(count, context, stride, batc
     assert scored == list(range(1, count))
 
 
-def test_places_that_are_not_scored_are_marked_as_told():
+def test_evaluation_windows_use_given_ignore_index():
     [got] = evaluation_windows(stream(8), 4, 2, 9, ignore=-1)
     assert got.targets.tolist() == [[1, 2, 3, 4], [-1, -1, 5, 6], [-1, -1, -1, 7]]
     assert got.starts.tolist() == [0, 2, 3]
 
 
-def test_evaluation_that_cannot_be():
+def test_evaluation_windows_reject_invalid_arguments():
     with pytest.raises(ValueError, match="there are 1 tokens, but evaluation needs at least 2"):
         next(evaluation_windows(stream(1), 4, 2, 1))
     for stride in (0, 5):
@@ -168,7 +168,7 @@ SEGMENTS = [(1000, 10, 4), (997, 13, 7), (41, 10, 4), (101, 1, 3), (64, 8, 2)]
 
 
 @pytest.mark.parametrize(("count", "length", "batch"), SEGMENTS)
-def test_rows_of_segments_go_on_where_they_stood(count, length, batch):
+def test_segment_rows_continue_from_previous_step(count, length, batch):
     batches = SegmentBatches(stream(count), length, batch, seed=3)
     for step in range(3 * batches.steps_per_epoch):
         got = batches.batch(step)
@@ -180,7 +180,7 @@ def test_rows_of_segments_go_on_where_they_stood(count, length, batch):
             assert np.array_equal(got.tokens[:, 0], batches.batch(step - 1).targets[:, -1])
 
 
-def test_rows_of_segments_read_apart_and_nearly_everything():
+def test_segment_rows_are_disjoint_and_cover_most_of_stream():
     batches = SegmentBatches(stream(997), 13, 7, seed=3)
     places = np.concatenate(
         [batches.batch(step).tokens.ravel() for step in range(batches.steps_per_epoch)]
@@ -189,10 +189,10 @@ def test_rows_of_segments_read_apart_and_nearly_everything():
     again = SegmentBatches(stream(997), 13, 7, seed=3)
     assert np.array_equal(again.sample_ids(5), batches.sample_ids(5))
     offsets = {int(batches.sample_ids(k * batches.steps_per_epoch)[0]) for k in range(9)}
-    assert len(offsets) > 1  # an epoch cuts at places of its own
+    assert len(offsets) > 1  # an epoch has its own offsets
 
 
-def test_segments_that_do_not_fit_the_data_are_refused():
+def test_segment_batches_reject_short_text():
     message = (
         "the text has 100 tokens, but 4 streams of segments of 25 need 101: give a longer text, "
         "a shorter segment (--length) or a smaller --batch-size"
@@ -208,7 +208,7 @@ def test_segments_that_do_not_fit_the_data_are_refused():
 
 @pytest.mark.parametrize("streams", [1, 3, 8, 500])
 @pytest.mark.parametrize(("count", "length", "before"), [(100, 7, 20), (101, 10, 0), (2, 5, 3)])
-def test_evaluated_segments_score_each_token_once_and_go_on(count, length, before, streams):
+def test_evaluation_segments_score_each_token_once(count, length, before, streams):
     scored, last = [], None
     for piece in evaluation_segments(stream(count), length, streams, before):
         keep = piece.targets != IGNORE
@@ -221,13 +221,13 @@ def test_evaluated_segments_score_each_token_once_and_go_on(count, length, befor
     assert sorted(scored) == list(range(1, count))
 
 
-def test_evaluated_streams_first_read_what_comes_before_them():
+def test_evaluation_segments_read_context_before_scoring():
     first = next(iter(evaluation_segments(stream(101), 10, 4, before=20)))
     assert first.tokens[:, 0].tolist() == [0, 5, 30, 55]
     assert (first.targets[0] != IGNORE).all()
     assert (first.targets[1:] == IGNORE).all()
 
 
-def test_nothing_to_evaluate_is_said():
+def test_evaluation_segments_reject_single_token():
     with pytest.raises(ValueError, match="there are 1 tokens, but evaluation needs at least 2"):
         next(iter(evaluation_segments(stream(1), 5, 1, 0)))

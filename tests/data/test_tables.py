@@ -1,4 +1,4 @@
-"""Tables of one's own, and everything that can be wrong with them."""
+"""The user's own tables, and every way they can be invalid."""
 
 import csv
 import gzip
@@ -19,7 +19,7 @@ def written(tmp_path):
     return write
 
 
-def test_csv(written):
+def test_reads_csv(written):
     path = written(
         "a.csv", '\ufefftext,label,more\r\n"one, ""two""\r\nlines",pos,1\r\n\r\nthree,neg,2\r\n'
     )
@@ -29,37 +29,37 @@ def test_csv(written):
     assert len(table) == 2
 
 
-def test_tsv_knows_no_quotes(written):
+def test_reads_tsv_without_quoting(written):
     path = written("a.tsv", 'label\ttext\nx\t"a lone quote\ny\tfine\n')
     assert read_table(path).texts == ('"a lone quote', "fine")
 
 
-def test_jsonl(written):
+def test_reads_jsonl(written):
     lines = '{"t": "a\u2028b", "l": 1}\n\n{"l": true, "t": "c\\nd", "z": []}\r\n{"l": 0.5, "t": ""}'
     table = read_table(written("a.jsonl", lines), "t", "l")
     assert table.texts == ("a\u2028b", "c\nd", "")
     assert table.labels == ("1", "true", "0.5")
 
 
-def test_packed_and_without_labels(written):
+def test_reads_gzip_without_labels(written):
     table = read_table(written("a.csv.gz", gzip.compress(b"text\na\nb\n")), label=None)
     assert table == Table(table.name, ("a", "b"), None)
 
 
-def test_a_field_of_a_megabyte_leaves_the_global_limit_alone(written):
+def test_large_field_does_not_change_global_csv_limit(written):
     before = csv.field_size_limit()
     table = read_table(written("a.csv", f"text,label\n{'x' * 2**20},a\nshort,b\n"))
     assert len(table.texts[0]) == 2**20
     assert csv.field_size_limit() == before
 
 
-def test_selected_rows():
+def test_select_rows():
     table = Table("t", ("a", "b", "c"), ("1", "2", "3"))
     assert table.select([2, 0]) == Table("t", ("c", "a"), ("3", "1"))
     assert Table("t", ("a", "b"), None).select([1]) == Table("t", ("b",), None)
 
 
-def test_what_is_a_table():
+def test_is_table_by_extension():
     assert is_table("x.CSV")
     assert is_table("x.jsonl.gz")
     assert not is_table("x.txt")
@@ -77,8 +77,8 @@ WRONG = [
         "text,stars\nx,1\n",
         ", line 2: there is no column 'label'; the columns are text, stars",
     ),
-    ("a.csv", "text,label\nx,\n", ", line 2: the label (column 'label') is empty"),
-    ("a.csv", "text,label\na,b\nx,  \n", ", line 3: the label (column 'label') is empty"),
+    ("a.csv", "text,label\nx,\n", ", line 2: the label is empty, as in 1 of 1 rows: fill it in"),
+    ("a.csv", "text,label\na,b\nx,  \n", ", line 3: the label is empty, as in 1 of 2 rows"),
     ("a.csv", "text,label\n", ": there are no rows below the header"),
     (
         "a.csv",
@@ -90,18 +90,18 @@ WRONG = [
         "text,label\nx,y,z\n",
         ", line 2: it has 3 fields, but there are 2 columns: text, label",
     ),
-    ("a.csv", "text,text\nx,y\n", ", line 1: two columns have the same name: text, text"),
+    ("a.csv", "text,text\nx,y\n", ", line 1: two columns have the same name, 'text'"),
     ("a.csv", 'text,label\n"x,y\n', ", line 2: it cannot be read (unexpected end of data)"),
     ("a.csv", 'text,label\n"x" y,z\n', ", line 2: it cannot be read (',' expected after '\"')"),
     (
         "a.csv",
-        b"text,label\nfine,a\ncaf\xe9,b\n",
-        ", line 3: byte 21 is 0xE9, which is not UTF-8 there",
+        b"text,label\nfine,a\nno\x81,b\n",
+        ", line 3: byte 20 is 0x81, which is not UTF-8 there: save the table as UTF-8, or name its",
     ),
     ("a.csv", b"text,label\nx\0,b\n", ", line 2: byte 12 is NUL, as in a binary file or in UTF-16"),
     ("a.csv", b"", ": it is empty, but a text is needed"),
     ("a.jsonl", '{"text": "a"}\n', ", line 1: there is no column 'label'; the columns are text"),
-    ("a.jsonl", '{"text": "a", "label": null}\n', ", line 1: the label (column 'label') is empty"),
+    ("a.jsonl", '{"text": "a", "label": null}\n', ", line 1: the label is empty"),
     (
         "a.jsonl",
         '{"text": ["a"], "label": 1}\n',
@@ -119,23 +119,23 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "content", "sentence"), WRONG, ids=lambda each: str(each)[:30])
-def test_what_is_wrong_is_one_sentence(written, name, content, sentence):
+def test_rejects_invalid_tables(written, name, content, sentence):
     path = written(name, content)
     with pytest.raises(ValueError, match="^" + re.escape(f"{path}{sentence}")) as caught:
         read_table(path)
     assert "\n" not in str(caught.value)
 
 
-def test_strange_columns_stay_on_one_line(written):
+def test_column_names_in_errors_are_escaped_and_shortened(written):
     path = written("a.csv", ",".join(f"c{i}" for i in range(30)) + ',"x\ny"\n' + "," * 30 + "\n")
-    with pytest.raises(ValueError, match=r"the columns are c0, c1, .*, c19, \.\.\.$"):
+    with pytest.raises(ValueError, match=r"the columns are c0, c1, .*, c19, \.\.\.: --text c0$"):
         read_table(path)
     path = written("a.csv", '"x\ny",z\n1,2\n')
     with pytest.raises(ValueError, match=re.escape(r"the columns are 'x\ny', z")):
         read_table(path)
 
 
-def test_no_file_and_a_folder(tmp_path):
+def test_rejects_missing_file_and_folder(tmp_path):
     with pytest.raises(ValueError, match=r"a.csv: there is no such file or folder"):
         read_table(tmp_path / "a.csv")
     (tmp_path / "b.csv").mkdir()

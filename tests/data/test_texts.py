@@ -1,4 +1,4 @@
-"""A text is one stream, whatever it is made of."""
+"""TextSource: one byte stream from any number of files."""
 
 import hashlib
 import os
@@ -22,25 +22,25 @@ def text_of(*contents):
     return TextSource("several", pieces)
 
 
-def test_pieces_follow_each_other_each_on_its_own_line():
+def test_files_are_joined_with_line_breaks():
     assert text_of(b"a\nb", b"", b"c\n", b"d").read() == b"a\nb\nc\nd"
     assert text_of(b"a").read() == b"a"
 
 
-def test_it_can_be_read_again():
+def test_can_be_read_repeatedly():
     text = text_of(b"one", b"two")
     assert text.read() == text.read() == b"one\ntwo"
     assert text.size == 7
     assert text.sha256 == hashlib.sha256(b"one\ntwo").hexdigest()
 
 
-def test_files_one_at_a_time():
+def test_files_yields_one_file_at_a_time():
     text = text_of(b"a\nb", b"", b"c\n", b"de")
     assert list(text.files()) == [b"a\nb\n", b"c\n", b"de"]
     assert list(text.part(1, 7).files()) == [b"\nb\n", b"c\n", b"d"]
 
 
-def test_parts_and_parts_of_parts():
+def test_nested_parts_match_slices():
     text = text_of(b"0123", b"5678")
     whole = text.read()
     for start in range(10):
@@ -52,7 +52,7 @@ def test_parts_and_parts_of_parts():
             assert part.size == len(whole[start:stop])
 
 
-def test_large_pieces_come_in_chunks():
+def test_large_files_are_read_in_chunks():
     data = bytes(range(256)) * 10_000
     text = text_of(data)
     chunks = list(text.chunks())
@@ -61,7 +61,7 @@ def test_large_pieces_come_in_chunks():
     assert text.part(1_000_000, 2_000_000).read() == data[1_000_000:2_000_000]
 
 
-def test_the_size_of_every_part_is_found_by_reading_once():
+def test_size_of_every_part_needs_one_read():
     reads = []
 
     def counted(name, data):
@@ -77,7 +77,7 @@ def test_the_size_of_every_part_is_found_by_reading_once():
     assert text.read() == b"one\ntwo\n"
 
 
-def test_a_text_is_measured_by_its_content():
+def test_fingerprint_depends_on_content():
     text = text_of(b"one", b"two")
     measure = text.part(2, 5).fingerprint
     assert measure == Fingerprint(3, hashlib.sha256(b"e\nt").hexdigest())
@@ -85,7 +85,7 @@ def test_a_text_is_measured_by_its_content():
 
 
 def rewrite_between(monkeypatch, path, content):
-    """Write a file anew before the second text whose fingerprint is taken."""
+    """Rewrite a file before the second fingerprint is taken."""
     fingerprint = TextSource.fingerprint.func
     seen = []
 
@@ -102,7 +102,7 @@ def rewrite_between(monkeypatch, path, content):
     monkeypatch.setattr(TextSource, "fingerprint", patched)
 
 
-def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
+def test_rejects_file_changed_between_parts(tmp_path, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_bytes(b"one text\n")
     text = open_text(path)
@@ -114,7 +114,7 @@ def test_two_parts_of_two_states_of_a_file_are_an_error(tmp_path, monkeypatch):
         fingerprint_together(text.part(0, 4), text.part(4))
 
 
-def test_a_file_that_is_touched_or_grows_is_the_same_text(tmp_path, monkeypatch):
+def test_appended_file_keeps_fingerprint_of_parts(tmp_path, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_bytes(b"one text\n")
     text = open_text(path)
@@ -135,12 +135,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("contents", "sentence"), WRONG)
-def test_what_is_no_text_is_said_with_its_place(contents, sentence):
+def test_invalid_text_error_names_position(contents, sentence):
     with pytest.raises(ValueError, match="^" + re.escape(f"{sentence}: {ADVICE}") + "$"):
         list(text_of(*contents).decoded())
 
 
-def test_the_place_is_that_in_the_file_even_of_a_part_and_behind_a_mark():
+def test_error_position_counts_from_start_of_file():
     text = text_of(b"line\n" * 10 + b"\xff").part(20)
     with pytest.raises(ValueError, match=r"file0, line 11: byte 50 is 0xFF"):
         list(text.decoded())
@@ -149,7 +149,7 @@ def test_the_place_is_that_in_the_file_even_of_a_part_and_behind_a_mark():
         list(marked.decoded())
 
 
-def test_lines_are_counted_over_chunks():
+def test_error_line_number_counts_across_chunks():
     piece = SourceFile("p", lambda: iter([b"a\n", b"b\nc", b"\nd", b"\xff"]))
     with pytest.raises(ValueError, match=r"p, line 4: byte 7 is 0xFF"):
         list(TextSource("t", (piece,)).decoded())

@@ -1,4 +1,4 @@
-"""Token files: written once, whole or not at all, and never trusted."""
+"""Token files: written once, atomically, and validated when read."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def files(cache):
     return sorted(path.name for path in cache.iterdir())
 
 
-def test_ids_are_those_of_the_tokenizer(source, cache):
+def test_ids_match_tokenizer(source, cache):
     text = open_text(source)
     for tokenizer, dtype in (
         (Bytes(), "uint8"),
@@ -49,7 +49,7 @@ def test_ids_are_those_of_the_tokenizer(source, cache):
         assert prepared.path.stat().st_size == len(whole) * np.dtype(dtype).itemsize
 
 
-def test_it_is_made_once(source, cache, monkeypatch):
+def test_token_file_is_created_once(source, cache, monkeypatch):
     said = []
     first = prepare(
         open_text(source), Bytes(), cache, lambda done, total: said.append((done, total))
@@ -61,7 +61,7 @@ def test_it_is_made_once(source, cache, monkeypatch):
 
 
 def test_the_same_content_has_the_same_token_file(source, cache, tmp_path, monkeypatch):
-    """Touched, renamed, with other rights, a copy elsewhere, packed: it is the same text."""
+    """Touched, renamed, with other permissions, copied or compressed: it is the same text."""
     first = prepare(open_text(source), Bytes(), cache)
     os.utime(source, (1, 1))
     source.chmod(0o600)
@@ -100,9 +100,7 @@ def replace(path, data):
 
 @pytest.mark.parametrize("change", [rewrite, replace])
 @pytest.mark.parametrize("kind", ["file", "folder", "glob", "gzip"])
-def test_another_text_with_the_size_and_date_of_the_old_is_another_text(
-    source, cache, change, kind
-):
+def test_changed_content_with_same_size_and_date_is_detected(source, cache, change, kind):
     def packed(data):
         return gzip.compress(data, compresslevel=0, mtime=0) if kind == "gzip" else data
 
@@ -117,7 +115,7 @@ def test_another_text_with_the_size_and_date_of_the_old_is_another_text(
     assert before.read(0, 7).astype(np.uint8).tobytes() == b"the cat"
 
 
-def test_a_text_that_changes_while_it_is_encoded_is_refused(source, cache):
+def test_rejects_text_changed_while_encoding(source, cache):
     text = open_text(source)
     assert text.fingerprint
     keep_status(source, lambda: rewrite(source, source.read_bytes()[::-1]))
@@ -129,7 +127,7 @@ def test_a_text_that_changes_while_it_is_encoded_is_refused(source, cache):
     assert files(cache) == []
 
 
-def test_another_text_tokenizer_or_part_is_another_file(source, cache):
+def test_token_file_depends_on_text_tokenizer_and_part(source, cache):
     text = open_text(source)
     first = prepare(text, Bytes(), cache)
     assert prepare(text.part(0, 100), Bytes(), cache).path != first.path
@@ -141,7 +139,7 @@ def test_another_text_tokenizer_or_part_is_another_file(source, cache):
     first.verify()
 
 
-def test_a_text_in_memory_is_known_by_its_content(cache, monkeypatch):
+def test_in_memory_text_is_cached_by_content(cache, monkeypatch):
     prepare(TextSource("m", (in_memory("m", b"abc"),)), Bytes(), cache)
     assert len(prepare(TextSource("m", (in_memory("m", b"abcd"),)), Bytes(), cache)) == 4
     monkeypatch.setattr(tokens, "_write", None)
@@ -203,7 +201,7 @@ DAMAGE = [each for name, each in list(globals().items()) if name.startswith("dam
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_is_noticed_and_made_again(source, cache, damage):
+def test_damaged_file_is_detected_and_recreated(source, cache, damage):
     first = prepare(open_text(source), Bytes(), cache)
     damage(first.path)
     with pytest.raises(ValueError, match="delete it, and it will be made again"):
@@ -234,7 +232,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("field", "value"), LIES)
-def test_a_forged_description_is_not_believed(source, cache, field, value):
+def test_forged_description_is_detected(source, cache, field, value):
     """With 100 times the bytes of the text, bits per byte would be a hundredth."""
     first = prepare(open_text(source), Bytes(), cache)
     about = first.path.with_suffix(".json")
@@ -245,7 +243,7 @@ def test_a_forged_description_is_not_believed(source, cache, field, value):
     assert about.read_text() == good
 
 
-def test_descriptions_that_lie(source, cache):
+def test_rejects_invalid_descriptions(source, cache):
     path = prepare(open_text(source), Bytes(), cache).path
     about = path.with_suffix(".json")
     good = json.loads(about.read_text())
@@ -264,8 +262,8 @@ def test_descriptions_that_lie(source, cache):
             open_tokens(path)
 
 
-def test_a_file_that_is_cut_while_mapped_is_an_error_and_no_crash(source, cache):
-    """Reading past the end of a mapped file is SIGBUS: the process would be gone."""
+def test_truncated_mapped_file_raises_instead_of_crashing(source, cache):
+    """Reading past the end of a mapped file raises SIGBUS, which would end the process."""
     prepared = prepare(open_text(source), Bytes(), cache)
     os.truncate(prepared.path, 4096)
     sentence = (
@@ -276,7 +274,7 @@ def test_a_file_that_is_cut_while_mapped_is_an_error_and_no_crash(source, cache)
         prepared.read(9000, 9001)
 
 
-def test_a_file_that_grows_is_refused_and_one_that_is_replaced_is_not_missed(source, cache):
+def test_verify_rejects_grown_file_and_allows_replaced_path(source, cache):
     prepared = prepare(open_text(source), Bytes(), cache)
     prepared.path.rename(prepared.path.with_suffix(".old"))
     prepared.path.write_bytes(b"another process made it again")
@@ -291,7 +289,7 @@ def test_a_file_that_grows_is_refused_and_one_that_is_replaced_is_not_missed(sou
         prepared.check()
 
 
-def test_what_is_no_text_leaves_nothing_behind(tmp_path, cache):
+def test_invalid_text_leaves_no_files(tmp_path, cache):
     path = tmp_path / "bad.txt"
     path.write_bytes(b"ok\nbad \xff\n")
     with pytest.raises(
@@ -305,7 +303,7 @@ def test_what_is_no_text_leaves_nothing_behind(tmp_path, cache):
         prepare(open_text(path), train("words", ["abc"]), cache)
 
 
-def test_a_full_disk(source, cache, monkeypatch):
+def test_reports_full_disk(source, cache, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
@@ -319,7 +317,7 @@ def test_a_full_disk(source, cache, monkeypatch):
     assert files(cache) == []
 
 
-def test_a_text_that_does_not_fit_is_refused_before_it_is_read(tmp_path, cache):
+def test_rejects_text_larger_than_free_space(tmp_path, cache):
     huge = tmp_path / "huge.txt"
     huge.write_bytes(b"a")
     os.truncate(huge, 2**43)  # takes no space
@@ -329,12 +327,12 @@ def test_a_text_that_does_not_fit_is_refused_before_it_is_read(tmp_path, cache):
         prepare(held_back, Bytes(), cache)
 
 
-def test_a_folder_that_is_a_file(source, tmp_path):
+def test_rejects_cache_folder_that_is_a_file(source, tmp_path):
     with pytest.raises(ValueError, match="cannot be written there"):
         prepare(open_text(source), Bytes(), source)
 
 
-def test_what_a_killed_process_left_is_removed(source, cache):
+def test_removes_leftover_of_killed_process(source, cache):
     path = prepare(open_text(source), Bytes(), cache).path
     prefix = temporary_name(path).name.removesuffix(str(os.getpid()))
     dead = cache / f"{prefix}{2**22 + 1}"  # above the largest process id of Linux
@@ -347,13 +345,13 @@ def test_what_a_killed_process_left_is_removed(source, cache):
     assert alive.exists()
 
 
-def test_names_that_are_no_file_names(cache):
+def test_sanitizes_file_names(cache):
     prepared = prepare(TextSource("../../é / x", (in_memory("m", b"abc"),)), Bytes(), cache)
     assert prepared.path.parent == cache
     assert prepared.path.name.startswith("x-")
 
 
-def test_tokens_in_memory():
+def test_token_array():
     array = TokenArray(np.arange(5, dtype=np.uint8))
     assert len(array) == 5
     assert array.read(1, 3).tolist() == [1, 2]

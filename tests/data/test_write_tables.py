@@ -1,4 +1,4 @@
-"""Tables by the ending of their file, and back again."""
+"""Writing tables by file extension, and reading them back."""
 
 import csv
 import json
@@ -22,13 +22,13 @@ ROWS = [
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".json", ".JSONL"])
-def test_what_is_written_is_read(tmp_path, ending):
+def test_write_and_read_round_trip(tmp_path, ending):
     path = tmp_path / f"x{ending}"
     write_table(path, ROWS)
     assert read_texts(path).texts == tuple(row["text"] for row in ROWS)
 
 
-def test_the_forms(tmp_path):
+def test_file_contents_of_each_format(tmp_path):
     for ending in ("csv", "tsv", "json", "jsonl"):
         write_table(tmp_path / f"x.{ending}", ROWS)
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
@@ -42,7 +42,7 @@ def test_the_forms(tmp_path):
     assert [json.loads(line) for line in lines] == ROWS
 
 
-def test_a_text_that_a_tsv_cannot_hold_is_refused(tmp_path):
+def test_rejects_tab_or_line_break_in_tsv(tmp_path):
     path = tmp_path / "x.tsv"
     with pytest.raises(
         ValueError, match=r"x.tsv cannot contain 'a\\tb', which has a tab or a line br"
@@ -52,7 +52,7 @@ def test_a_text_that_a_tsv_cannot_hold_is_refused(tmp_path):
     require_fields(tmp_path / "x.csv", ["a\tb\n"])
 
 
-def test_endings():
+def test_rejects_unsupported_extensions():
     require_extension(Path("x.CSV"))
     for name in ("x", "x.txt", "x.parquet", "x.csv.gz"):
         with pytest.raises(ValueError, match=rf"^{name} must end in .csv, .tsv, .jsonl or .json$"):
@@ -64,7 +64,7 @@ def test_endings():
         require_lines_or_table(Path("x.xlsx"))
 
 
-def test_translations(tmp_path):
+def test_write_translations(tmp_path):
     pairs = Pairs("p", ("one", "two"), ("eins", "zwei"))
     write_translations(tmp_path / "x.de", pairs, ["uno", "dos"])
     assert (tmp_path / "x.de").read_text() == "uno\ndos\n"

@@ -23,27 +23,27 @@ def train(folder, *more):
 
 
 def train_patiently(folder, *more):
-    """On a busy machine the other rank may have its say late."""
+    """On a busy machine the other rank may report late."""
     process_group.LINGER_SECONDS = 60
     train(folder, *more)
 
 
 def train_impatiently(folder, *more):
-    """For a rank whose other one is stopped for good: it need not wait long for a sign of it."""
+    """For a rank whose peer is stopped permanently: it does not wait long for a heartbeat."""
     heartbeat.HEARTBEAT_SECONDS = 0.2
     process_group.LINGER_SECONDS = 0
     train(folder, *more)
 
 
 def train_on_a_text_of_its_own(folder):
-    """As on machines that each have a copy of the data, one of them an older one."""
+    """Simulates machines with their own copies of the data, one of them outdated."""
     own = Path(folder) / f"own-{os.environ['RANK']}.txt"
     own.write_text(f"text number {os.environ['RANK']} of this test\n" * 60)
     train_patiently(folder, "--steps", "3", "--data", str(own))
 
 
 def until_saved(folder, ranks):
-    # Any checkpoint: a certain one may have come and gone between two looks.
+    # Any checkpoint: a certain one may be pruned between two polls.
     while not any((folder / "run/checkpoints").glob("step-*")):
         written = [path.read_text() for path in sorted(folder.glob("rank-*.txt"))]
         assert all(rank.is_alive() for rank in ranks), written

@@ -1,4 +1,4 @@
-"""Commands of ranks, and two ranks of which one hangs."""
+"""Fixtures: commands for ranks, and two ranks of which one hangs."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Meeting at a store that remembers too much, and telling who is silent."""
+"""Rendezvous with a stale store, and detection of stalled ranks."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from clearformer.distributed.heartbeat import Heartbeat, agree_on_token
 
 
 class Store(dict):
-    """What is needed of a store, in this process."""
+    """The required part of a store, in this process."""
 
     def set(self, key, value):
         self[key] = value.encode()
@@ -24,8 +24,8 @@ class Store(dict):
         return all(key in self for key in keys)
 
 
-def test_ranks_meet_under_a_word_of_this_start():
-    """The store still has every word of a start that died; rank 0 comes last."""
+def test_ranks_agree_on_token_despite_stale_store():
+    """The store still has the keys of a start that died; rank 0 comes last."""
     store, found = Store(), {}
 
     def come(rank):
@@ -44,16 +44,16 @@ def test_ranks_meet_under_a_word_of_this_start():
     assert start() != start()
 
 
-def test_who_never_comes_is_not_waited_for_forever(monkeypatch):
+def test_rendezvous_times_out(monkeypatch):
     monkeypatch.setattr(heartbeat, "RENDEZVOUS_SECONDS", 0.1)
     with pytest.raises(ValueError, match="rank 0: timeout while waiting for 1 other ranks"):
         agree_on_token(Store(), 0, 2, 0.1)
 
 
-def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
+def test_stalled_or_lagging_rank_is_named(monkeypatch):
     monkeypatch.setattr(
         heartbeat, "HEARTBEAT_SECONDS", 3600
-    )  # nobody by himself: threads may be late
+    )  # no automatic heartbeats: threads may be late
     store = Store()
     beating = [Heartbeat(store, rank) for rank in range(3)]
 
@@ -71,7 +71,7 @@ def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
         assert beating[0].describe_stalled(3).startswith("another rank at step 20: all are alive")
         beating[2].stop()
         assert beating[0].describe_stalled(3) == "rank 2, silent since step 20"
-        # Its own silence says nothing: whoever asks is alive.
+        # The rank that asks is alive, whatever its own heartbeat.
         beating[0].stop()
         assert beating[0].describe_stalled(3) == "rank 2, silent since step 20"
     finally:
@@ -79,7 +79,7 @@ def test_the_rank_that_hangs_or_is_behind_is_named(monkeypatch):
             each.stop()
 
 
-def test_a_sign_of_life_is_given_once_it_is_asked_for(monkeypatch):
+def test_heartbeat_starts_on_request(monkeypatch):
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.01)
     asked = threading.Event()
 
@@ -92,7 +92,7 @@ def test_a_sign_of_life_is_given_once_it_is_asked_for(monkeypatch):
     store = Quiet()
     alive = Heartbeat(store, 0)
     assert asked.wait(300)
-    assert store == {}  # it has looked, and written nothing
+    assert store == {}  # it has checked, and written nothing
     store.set(heartbeat.REQUESTED, "yes")
     while "heartbeat 0" not in store:
         time.sleep(0.01)
@@ -102,7 +102,7 @@ def test_a_sign_of_life_is_given_once_it_is_asked_for(monkeypatch):
     alive.stop()
 
 
-def test_who_never_answers_is_silent_since_our_own_step(monkeypatch):
+def test_rank_without_heartbeat_is_silent_since_own_step(monkeypatch):
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.01)
     alive = Heartbeat(Store(), 0)
     alive.step = 7
@@ -110,7 +110,7 @@ def test_who_never_answers_is_silent_since_our_own_step(monkeypatch):
     alive.stop()
 
 
-def test_ranks_of_our_launcher_meet_at_a_file(tmp_path):
+def test_ranks_of_launcher_use_file_store(tmp_path):
     file = tmp_path / "store"
     named = {heartbeat.STORE: str(file)}
     stores = [heartbeat.open_store(named, rank, 2, timedelta(seconds=300)) for rank in range(2)]

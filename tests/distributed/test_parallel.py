@@ -1,4 +1,4 @@
-"""Spread over ranks or not, a run is the same run: losses, weights, and what is on disk."""
+"""Distributed runs equal single-process runs: losses, weights, and files on disk."""
 
 import os
 from dataclasses import replace
@@ -99,7 +99,7 @@ def farthest(one, other):
     return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
-def test_two_ranks_are_one(tmp_path, several):
+def test_two_ranks_match_single_process(tmp_path, several):
     """Copies and parts, accumulation, a running average, tied weights, a memory, pairs."""
     plain = generator(tmp_path, ema_decay=0.9, accumulation_steps=4)
     tied = config(
@@ -134,7 +134,7 @@ def test_two_ranks_are_one(tmp_path, several):
         assert farthest(weights(tmp_path / name), weights(tmp_path / one)) < 2e-6, name
 
 
-def test_a_run_goes_on_with_other_numbers_of_ranks(tmp_path, several):
+def test_resume_with_other_world_size(tmp_path, several):
     """1, then 2 with parts, then 4 with copies, then 1: the curve of a run that was always one."""
     folder = tmp_path / "changing"
     expected = alone(generator(tmp_path, steps=8), tmp_path / "whole")
@@ -156,7 +156,7 @@ def test_a_run_goes_on_with_other_numbers_of_ranks(tmp_path, several):
     assert sorted(kept) == ["step-6", "step-8"]
 
 
-def test_bits_survive_a_stop_of_several_ranks(tmp_path, several):
+def test_stop_and_resume_of_two_ranks_is_bitwise(tmp_path, several):
     """Dropout on each rank, Muon, parts: stopped after step 2 and continued."""
     config = generator(tmp_path, optimizer=Muon(), parallel="fsdp2")
     dropout = replace(config.model.dropout, residual=0.2)
@@ -197,7 +197,7 @@ def poisoned(settings, folder):
     return [found, all(bool(each.isfinite().all()) for each in own)]
 
 
-def test_nonsense_on_one_rank_stops_all_before_a_weight_moves(tmp_path, several):
+def test_nan_on_one_rank_stops_all_before_update(tmp_path, several):
     config = generator(tmp_path, parallel="fsdp2", evaluations=1)
     expected = alone(config, tmp_path / "whole")
     one, other = several.run(2, poisoned, tmp_path, to_json(config), tmp_path / "run")
@@ -234,7 +234,7 @@ def overflowing(settings, folder):
     return [found, scale, all(bool(each.isfinite().all()) for each in own)]
 
 
-def test_an_overflow_in_the_part_of_one_rank_is_left_out_by_all(tmp_path, several):
+def test_overflow_on_one_rank_is_skipped_by_all(tmp_path, several):
     config = generator(tmp_path, parallel="fsdp2", precision="float16", evaluations=1)
     one, other = several.run(2, overflowing, tmp_path, to_json(config), tmp_path / "run")
     assert one == other

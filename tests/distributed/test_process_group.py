@@ -1,4 +1,4 @@
-"""Several ranks agree, share one fate, and are named when they hang."""
+"""Process groups: agreement between ranks, shared errors, and naming of hanging ranks."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from clearformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, 
 from clearformer.runs import metrics
 
 
-def test_without_torchrun_there_is_nobody_else():
+def test_single_process_without_torchrun():
     assert type(join({}, 60)) is ProcessGroup
     assert SINGLE_PROCESS.is_main
     assert SINGLE_PROCESS.max([1.0, 2.0]) == [1.0, 2.0]
@@ -24,7 +24,7 @@ def test_without_torchrun_there_is_nobody_else():
     assert SINGLE_PROCESS.explain(RuntimeError("Timed out")) is None
 
 
-def test_a_file_system_that_times_out_is_no_rank():
+def test_file_system_timeout_is_not_a_rank_failure():
     group = object.__new__(process_group.DistributedGroup)
     assert group.explain(OSError("Connection timed out")) is None
 
@@ -38,7 +38,7 @@ def problem_of(act):
 
 
 def talk():
-    """Every question to the others, once."""
+    """Every collective operation, once."""
     group = join(os.environ, timeout=300)
     rank = group.rank
 
@@ -64,7 +64,7 @@ def talk():
     return found
 
 
-def test_ranks_agree(tmp_path, several):
+def test_collective_operations(tmp_path, several):
     one, other = several.run(2, talk, tmp_path)
     for found in (one, other):
         assert found["broadcast"] == {"from": 0}
@@ -88,12 +88,12 @@ def written(folder):
 
 
 def said(folder):
-    """What ranks say, without torch's warning that the leader's store has gone for good."""
+    """Output of the ranks, without torch's warning that the main rank's store is gone."""
     warning = re.compile(r"^\[rank\d\]:\[W.*?\n\n", re.MULTILINE | re.DOTALL)
     return [warning.sub("", text) for text in written(folder)]
 
 
-def test_a_mistake_is_said_once_and_ends_all(tmp_path, several, commands):
+def test_error_is_reported_once_and_ends_all_ranks(tmp_path, several, commands):
     flags = ("--steps", "3", "--batch-size", "7")
     with several.started(2, commands.train_patiently, tmp_path, tmp_path, *flags) as ranks:
         for rank in ranks:
@@ -106,7 +106,7 @@ def test_a_mistake_is_said_once_and_ends_all(tmp_path, several, commands):
     ]
 
 
-def test_ranks_with_other_data_are_told(tmp_path, several, commands):
+def test_rejects_ranks_with_different_data(tmp_path, several, commands):
     with several.started(2, commands.train_on_a_text_of_its_own, tmp_path, tmp_path) as ranks:
         for rank in ranks:
             rank.join(300)
@@ -119,7 +119,7 @@ def test_ranks_with_other_data_are_told(tmp_path, several, commands):
 
 
 def last_words(folder):
-    """The one who keeps the store asks at once, the other a little later; then both are gone."""
+    """Rank 0, which holds the store, reports at once, the other a little later; then both exit."""
     process_group.LINGER_SECONDS = 60  # on a busy machine a little later is a lot later
     group = process_group.join(os.environ, 300)
     while group.rank and not group.store.check(["asked"]):
@@ -128,7 +128,7 @@ def last_words(folder):
     group.exit(2)
 
 
-def test_the_leader_hears_the_others_out(tmp_path, several):
+def test_store_outlives_reports_of_other_ranks(tmp_path, several):
     with several.started(2, last_words, tmp_path, tmp_path) as ranks:
         for rank in ranks:
             rank.join(300)
@@ -137,7 +137,7 @@ def test_the_leader_hears_the_others_out(tmp_path, several):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
-def test_a_rank_that_hangs_is_named_and_the_job_ends(hanging):
+def test_hanging_rank_is_named_and_job_ends(hanging):
     folder, ranks = hanging
     ranks[0].join(300)
     assert ranks[0].exitcode == 2
@@ -160,7 +160,7 @@ def test_one_signal_stops_all_ranks_after_the_same_step(tmp_path, several, comma
     assert '"reason": "stopped"' in last
 
 
-def test_a_distributed_group_overrides_every_method_of_a_single_process():
+def test_distributed_group_overrides_every_method():
     own = {name for name in vars(process_group.DistributedGroup) if not name.startswith("_")}
     inherited = {name for name in vars(ProcessGroup) if not name.startswith("_")}
     assert inherited - own <= {"rank", "world_size", "restarts", "is_main"}

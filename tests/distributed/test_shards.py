@@ -1,4 +1,4 @@
-"""Parts of tensors on disk: no pickle among them, and whole again for anyone."""
+"""Tensor shards on disk: no pickle, and readable by a single process."""
 
 import os
 
@@ -18,7 +18,7 @@ def whole():
 
 
 def write(folder):
-    """Two ranks have each their part, one of them nothing of b."""
+    """Each of two ranks has a shard; one of them has no part of b."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -37,7 +37,7 @@ def write(folder):
     return [same, refused]
 
 
-def test_two_ranks_write_and_one_reads(tmp_path, several):
+def test_shards_written_by_two_ranks_are_read_by_one(tmp_path, several):
     folder = tmp_path / "shards"
     folder.mkdir()
     (folder / "a.txt").write_text("in the way")
@@ -55,7 +55,7 @@ def test_two_ranks_write_and_one_reads(tmp_path, several):
     assert not (folder / ".metadata").exists(), "torch's own metadata is a pickle"
 
 
-def test_a_damaged_part_is_refused(tmp_path):
+def test_rejects_damaged_shard(tmp_path):
     (tmp_path / "x.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0 not it ")
     with pytest.raises(Exception, match=r"header|JSON"):
         shards.read(tmp_path, lambda name, shape: torch.empty(shape))

@@ -1,4 +1,4 @@
-"""Every example in a reduced form: it runs, and its point can already be seen."""
+"""Every example in reduced form: it runs, and its effect is visible."""
 
 import importlib.util
 from pathlib import Path
@@ -28,18 +28,18 @@ def test_examples_are_short(path):
     assert len(path.read_text().splitlines()) < 100
 
 
-def test_a_set_has_no_order():
+def test_sets_example_is_permutation_invariant():
     found = example("sets").main(steps=60)
     assert found["accuracy"] > 0.3
     assert found["moved"] < 1e-5
 
 
-def test_edges_tell_what_nodes_do_not():
+def test_graphs_example_needs_edges():
     found = example("graphs").main(steps=25)
     assert found["with edges"]["nodes"] > found["without edges"]["nodes"] + 0.15
 
 
-def test_graphs_of_other_sizes_do_not_disturb_each_other():
+def test_graphs_of_different_sizes_are_independent():
     graphs = example("graphs")
     import random
 
@@ -56,17 +56,17 @@ def test_graphs_of_other_sizes_do_not_disturb_each_other():
         torch.testing.assert_close(together[row, : one[0].nodes], alone[0])
 
 
-def test_digits_are_read(digits):
+def test_digits_example_classifies(digits):
     assert example("digits").main(epochs=4) > 0.6
 
 
 def fewer(module, monkeypatch, count):
-    """A part of the digits, for seconds in place of minutes."""
+    """A subset of the digits, so that the test takes seconds."""
     whole = module.sequences
     monkeypatch.setattr(module, "sequences", lambda *name: tuple(x[:count] for x in whole(*name)))
 
 
-def test_digits_are_painted(digits, monkeypatch):
+def test_paint_example_generates(digits, monkeypatch):
     paint = example("paint")
     fewer(paint, monkeypatch, 320)
     pictures, _ = paint.main(epochs=1)
@@ -76,8 +76,8 @@ def test_digits_are_painted(digits, monkeypatch):
     assert paint.recognised(known[:50, 1:], labels[:50]) == 1.0
 
 
-def test_a_pixel_sees_its_row_its_column_and_the_class(digits):
-    """A change of a pixel in another row and column, far away, is not felt in one layer."""
+def test_paint_pattern_sees_row_column_and_class(digits):
+    """A distant pixel in another row and column has no effect in one layer."""
 
     paint = example("paint")
     table = paint.model_config().patterns[0].table(65, 65)
@@ -88,7 +88,7 @@ def test_a_pixel_sees_its_row_its_column_and_the_class(digits):
 
 
 @pytest.mark.parametrize("name", ["read", "paint"])
-def test_captions_and_pictures_are_one_sequence(digits, name, monkeypatch):
+def test_captions_example_uses_one_sequence(digits, name, monkeypatch):
 
     captions = example("captions")
     fewer(captions, monkeypatch, 428)

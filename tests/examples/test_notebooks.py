@@ -19,7 +19,7 @@ build = load_build()
 
 
 @pytest.mark.parametrize("script", build.scripts(), ids=lambda path: path.stem)
-def test_the_notebook_is_built_from_its_script(script):
+def test_notebook_matches_script(script):
     built = build.text(build.notebook(script))
     assert built == script.with_suffix(".ipynb").read_text(), "run: make notebooks"
 
@@ -31,8 +31,8 @@ def outputs(notebook, kind):
     return [data[kind] for data in found if kind in data]
 
 
-def test_the_quickstart_runs_and_displays(tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two would wait for each other beside other tests
+def test_quickstart_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run in parallel
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = build.execute(build.notebook(FOLDER / "quickstart.py"), tmp_path / "cwd")
     pages = outputs(done, "text/html")

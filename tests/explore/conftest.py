@@ -1,4 +1,4 @@
-"""A server on tiny models of every family, one for all tests of a process."""
+"""Fixtures: one server with tiny models of every family per process."""
 
 import importlib.util
 from pathlib import Path
@@ -41,7 +41,7 @@ def traced(client):
 
 @pytest.fixture(scope="session")
 def loaded(explorer_server):
-    """A model in memory, to be looked at without a server."""
+    """A model in memory, without a server."""
     library = explorer_server.library
 
     def open_model(id, checkpoint=None):

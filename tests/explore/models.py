@@ -68,7 +68,7 @@ def config_of(family, tokenizer, changes):
 
 
 def scramble(model, seed):
-    """Away from the start, so that attention is not flat and nothing is equal by recipe."""
+    """Randomize the weights, so that attention is not uniform."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -165,7 +165,7 @@ def serving(root, port=0, **settings):
 
 
 class Client:
-    """Asks a server over HTTP, as a page would."""
+    """Sends requests to a server over HTTP, like a page."""
 
     def __init__(self, url):
         self.place = urlsplit(url).netloc
@@ -227,7 +227,7 @@ class Client:
 
 
 class Models(dict):
-    """Opened models by id, each when it is asked for."""
+    """Opened models by id, loaded on demand."""
 
     def __init__(self, library):
         self.library = library

@@ -1,4 +1,4 @@
-"""Cross-attention as an alignment: rows are what was chosen, columns where the model looked."""
+"""Cross-attention as an alignment: rows are target tokens, columns source tokens."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def translator(small, scrambled):
     return Translator(scrambled(build(config)), config, generation, tokenizer)
 
 
-def test_weights_and_names(translator):
+def test_alignment_weights_and_labels(translator):
     source = translator.encode(["abc"])[0]
     target = translator.tokenizer.encode("he").tolist()
     weights, rows, columns = alignment(translator, source, target)
@@ -48,7 +48,7 @@ def test_layers_and_heads_are_averaged_or_chosen(translator):
     assert found.get("weights", 1, 2, "cross").equal(each[1, 2])
 
 
-def test_a_layer_or_head_that_is_not_there(translator):
+def test_rejects_invalid_layer_or_head(translator):
     with pytest.raises(ValueError, match="layer is 2, but original-base has layers 0 to 1"):
         alignment(translator, [1, 2], [3], layer=2)
     with pytest.raises(ValueError, match="head is -1, but original-base has heads 0 to 3"):

@@ -1,4 +1,4 @@
-"""The application as a whole: pages, errors in one shape, answers that are not too large."""
+"""The application: pages, uniform errors, and limited response sizes."""
 
 import json
 
@@ -8,7 +8,7 @@ from clearformer.explore.app import create_app
 from clearformer.explore.library import Library
 
 
-def test_every_mistake_has_one_shape(client):
+def test_errors_have_one_format(client):
     for method, path, body, status, code in (
         ("GET", "/nowhere", None, 404, "unknown"),
         ("GET", "/api/traces/none/logits", None, 404, "unknown_trace"),
@@ -40,7 +40,7 @@ def test_every_mistake_has_one_shape(client):
     assert json.loads(answer.body)["error"]["field"] == "pad_to"
 
 
-def test_a_defect_of_ours_is_told_without_its_insides(tiny, monkeypatch):
+def test_internal_error_hides_details(tiny, monkeypatch):
     def broken(self):
         raise KeyError("secret")
 
@@ -62,19 +62,19 @@ def test_pages_are_served_from_the_package(client, monkeypatch, tmp_path):
     assert client.ask("GET", "/").status == 503
 
 
-def test_nothing_is_fetched_from_elsewhere():
+def test_no_external_docs_pages():
     app = create_app(Library([]))
     assert app.docs_url is None
     assert app.redoc_url is None
 
 
-def test_long_answers_are_packed(client):
+def test_large_responses_are_compressed(client):
     answer = client.ask("GET", "/api/source", headers={"Accept-Encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"
 
 
 @pytest.mark.parametrize("family", ["modern", "twelve"])
-def test_no_answer_is_larger_than_four_megabytes(client, traced, family):
+def test_responses_are_at_most_four_megabytes(client, traced, family):
     text = (
         "x" * 512 if family == "modern" else "the cat sat on the mat and the dog sat on the log ."
     )

@@ -1,4 +1,4 @@
-"""Numbers travel unharmed, infinities and NaN included."""
+"""Encoding of arrays, including infinities and NaN."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import torch
 from clearformer.explore import arrays
 
 
-def test_floats_come_back_bit_for_bit():
+def test_floats_round_trip_bitwise():
     values = torch.tensor([[1.5, -math.inf], [math.nan, 1e-30]])
     sent = json.loads(json.dumps(arrays.floats(values)))
     assert sent["shape"] == [2, 2]
@@ -18,7 +18,7 @@ def test_floats_come_back_bit_for_bit():
     np.testing.assert_array_equal(arrays.unpack(sent), values.numpy())
 
 
-def test_small_ones_are_within_half_a_step_of_the_limits_of_the_data():
+def test_small_arrays_are_within_half_a_quantization_step():
     values = torch.tensor([0.0, 0.1, 0.25, math.nan])
     sent = arrays.small(values)
     assert sent["dtype"] == "uint8"
@@ -28,11 +28,11 @@ def test_small_ones_are_within_half_a_step_of_the_limits_of_the_data():
     assert arrays.unpack(arrays.small(torch.zeros(2))).tolist() == [0, 0]
 
 
-def test_flags_are_ones_and_zeros():
+def test_flags_are_encoded_as_bytes():
     assert arrays.unpack(arrays.flags(torch.tensor([True, False]))).tolist() == [1, 0]
 
 
-def test_a_number_that_is_none_is_a_word():
+def test_non_finite_numbers_are_strings():
     assert [arrays.number(x) for x in (1.5, math.nan, math.inf, -math.inf)] == [
         1.5, "nan", "inf", "-inf",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The parts of integrated gradients sum to the whole, and the reference says the same."""
+"""Attribution: integrated gradients are complete and match the reference."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_integrated_gradients_are_complete(loaded, label):
     assert sum(each["p"] for each in told["probs"]) == pytest.approx(1)
 
 
-def test_integrated_gradients_are_those_of_captum(loaded):
+def test_integrated_gradients_match_captum(loaded):
     captum = pytest.importorskip("captum.attr")
     model = loaded("classifier").model.module
     x = torch.randn(1, 5, 16)
@@ -42,7 +42,7 @@ def test_integrated_gradients_are_those_of_captum(loaded):
     assert values.sum().item() == pytest.approx(total, abs=0.01)
 
 
-def test_gradient_times_input_is_exact_where_the_score_is_straight():
+def test_gradient_times_input_is_exact_for_linear_score():
     slope = torch.randn(4, 3)
     values = attribution.gradient_times_input(
         lambda x, attention_mask: (x * slope).sum((1, 2)), torch.ones(1, 4, 3)
@@ -50,7 +50,7 @@ def test_gradient_times_input_is_exact_where_the_score_is_straight():
     torch.testing.assert_close(values, slope.sum(-1))
 
 
-def test_occlusion_is_the_fall_without_the_token(loaded):
+def test_occlusion_is_score_drop_without_token(loaded):
     model = loaded("classifier")
     told = attribute(model, asked("occlusion", 0), Limits())
     inner, score = model.model.module, score_of(model.model.module, 0)
@@ -64,7 +64,7 @@ def test_occlusion_is_the_fall_without_the_token(loaded):
         assert occlusion(score, x[:, :1]).shape == (1,)  # nothing would be left of one token
 
 
-def test_the_pool_is_told(loaded):
+def test_pool_weights_are_reported(loaded):
     told = attribute(loaded("classifier"), asked("grad_x_input", None), Limits())
     assert told["pool"]["kind"] == "mean"
     assert unpack(told["pool"]["values"]).tolist() == pytest.approx([1 / 7] * 7)
@@ -75,7 +75,7 @@ def test_the_pool_is_told(loaded):
     assert unpack(attribution.pool(model, x, "first")["values"]).tolist() == [1, 0, 0]
 
 
-def test_only_a_classifier_has_classes(loaded):
+def test_rejects_models_without_classes(loaded):
     with pytest.raises(Problem, match="is not a classifier"):
         attribute(loaded("gpt2"), asked("ig", None), Limits())
     with pytest.raises(Problem, match="there is no class 'neutral': there are negative, positive"):

@@ -1,4 +1,4 @@
-"""The committed page is built from the committed sources, is small, and reaches for nothing."""
+"""The committed web bundle: built from the committed sources, small, and self-contained."""
 
 import gzip
 import hashlib
@@ -33,7 +33,7 @@ def sources():
     return dict(sorted(found.items()))
 
 
-def test_the_bundle_is_built_from_these_sources():
+def test_bundle_matches_sources():
     whole = hashlib.sha256()
     for name, content in sources().items():
         whole.update(f"{name}\0{len(content)}\0".encode())
@@ -43,17 +43,17 @@ def test_the_bundle_is_built_from_these_sources():
     assert recorded["files"] == len(sources())
 
 
-def test_no_file_more_and_none_less():
+def test_bundle_has_expected_files():
     assert sorted(path.name for path in STATIC.iterdir()) == FILES
 
 
-def test_the_bundle_is_small():
+def test_bundle_is_small():
     content = [(STATIC / name).read_bytes() for name in LOADED]
     assert sum(map(len, content)) <= 350 * 1024
     assert sum(len(gzip.compress(each, 9)) for each in content) <= 120 * 1024
 
 
-def test_the_bundle_names_no_other_host():
+def test_bundle_names_no_other_host():
     for name in LOADED:
         text = (STATIC / name).read_text()
         hosts = set(re.findall(r"https?://([\w.-]+)", text))
@@ -62,13 +62,13 @@ def test_the_bundle_names_no_other_host():
         assert str(ROOT) not in text
 
 
-def test_no_number_on_the_page_is_made_up():
+def test_page_uses_no_random_numbers():
     for path in (WEB / "src").rglob("*"):
         if path.is_file():
             assert "Math.random" not in path.read_text(), path
 
 
-def test_the_lock_names_no_registry():
+def test_package_lock_names_no_registry():
     lock = json.loads((WEB / "package-lock.json").read_text())
     assert not [name for name, package in lock["packages"].items() if "resolved" in package]
     wanted = json.loads((WEB / "package.json").read_text())["devDependencies"]
@@ -82,7 +82,7 @@ def licenses():
     return {name: tuple(more) for name, *more in told}
 
 
-def test_the_bundle_carries_the_licences_of_what_is_in_it():
+def test_bundle_includes_licences():
     packages = json.loads((WEB / "package-lock.json").read_text())["packages"]
     wanted = json.loads((WEB / "package.json").read_text())["devDependencies"]
     found = licenses()
@@ -98,16 +98,16 @@ def test_the_bundle_carries_the_licences_of_what_is_in_it():
     assert "Cynthia Brewer" in found["d3-scale-chromatic"][2]
 
 
-def test_the_page_leads_to_the_licences():
+def test_page_links_to_licences():
     assert (
         '<link rel="license" href="/static/LICENSES.txt" />' in (STATIC / "index.html").read_text()
     )
     assert (STATIC / "explorer.js").read_text().startswith("/*! Licences of the packages")
-    # They stand in a comment of exported files, which they must not end.
+    # They are in a comment of exported files, which they must not end.
     assert not re.search(r"<!--|--!?>", LICENSES.read_text())
 
 
-def test_the_wheel_includes_every_file_of_the_page():
+def test_wheel_includes_bundle():
     """hatchling takes all of a package but what git ignores."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -119,8 +119,8 @@ def test_the_wheel_includes_every_file_of_the_page():
         assert ignored.stdout == b""
 
 
-def test_building_again_gives_the_same_bytes(tmp_path):
-    """Where Node is at hand, the bundle is built anew and compared; CI fetches what that needs."""
+def test_build_is_reproducible(tmp_path):
+    """If Node is installed, the bundle is built again and compared; CI installs it."""
     modules = WEB / "node_modules"
     if not shutil.which("npm"):
         pytest.skip("needs Node: apt install nodejs npm")

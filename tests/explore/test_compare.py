@@ -1,4 +1,4 @@
-"""A against A is zero everywhere; two checkpoints differ."""
+"""Comparing models: a model equals itself, two checkpoints differ."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def side(loaded, id, checkpoint=None, target=None):
 
 
 @pytest.mark.parametrize("id", ["gpt2", "classifier", "bert"])
-def test_a_model_does_not_differ_from_itself(loaded, id):
+def test_model_equals_itself(loaded, id):
     told = compare(side(loaded, id), side(loaded, id))
     assert told["max_abs"] == told["max_logit"] == 0
     assert not unpack(told["kl"]).any()
@@ -33,7 +33,7 @@ def test_two_checkpoints_differ(loaded):
     assert told["max_abs"] == pytest.approx(abs(difference).max())
 
 
-def test_translators_are_told_one_target(loaded):
+def test_translators_share_one_target(loaded):
     a = side(loaded, "original")
     b = side(loaded, "original", target=a.target)
     told = compare(a, b)
@@ -42,7 +42,7 @@ def test_translators_are_told_one_target(loaded):
     assert told["max_logit"] == 0
 
 
-def test_what_cannot_stand_side_by_side_is_refused(loaded):
+def test_rejects_incomparable_models(loaded):
     with pytest.raises(Problem, match="split this text into different tokens"):
         compare(side(loaded, "gpt2"), side(loaded, "modern"))
     with pytest.raises(Problem, match="different numbers of layers or heads"):

@@ -1,4 +1,4 @@
-"""Change a word, shuffle the words."""
+"""Experiments: replacing and shuffling words."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def permute(model, text, order, positions, mask):
 
 
 @pytest.mark.parametrize("family", ["generator", "gpt2", "xl", "sparse", "modern"])
-def test_a_causal_model_does_not_see_what_comes_later(loaded, family):
+def test_causal_model_ignores_later_tokens(loaded, family):
     found = probe(loaded(family), "the cat sat", -1, "z", "model")
     assert found["max_before"] == 0  # exactly
     assert found["max_after"] > 0
@@ -33,7 +33,7 @@ def test_a_causal_model_does_not_see_what_comes_later(loaded, family):
     assert seen["max_before"] > 0
 
 
-def test_an_encoder_sees_everything_unless_it_is_masked(loaded):
+def test_encoder_sees_everything_unless_masked(loaded):
     model = loaded("bert")
     assert probe(model, "the cat sat", 3, "dog", "model")["max_before"] > 0
     found = probe(model, "the cat sat", 3, "dog", "causal")
@@ -42,7 +42,7 @@ def test_an_encoder_sees_everything_unless_it_is_masked(loaded):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_positions_and_mask_outputs_move_with_the_words(loaded, family):
+def test_without_positions_and_mask_outputs_are_permuted(loaded, family):
     model = loaded(family)
     text = "the cat sat on a mat"
     new = "dog" if family in ("bert", "classifier") else "z"

@@ -1,4 +1,4 @@
-"""What routes share: models loaded on their own thread."""
+"""Shared state of the routes: models run on their own thread."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from clearformer.explore.explorer import Explorer
 from clearformer.explore.requests import ModelRequest
 
 
-def test_calls_on_a_model_run_on_its_thread(explorer_server):
+def test_model_calls_run_on_model_thread(explorer_server):
     here = Explorer(explorer_server.library)
 
     async def ask():
@@ -17,7 +17,7 @@ def test_calls_on_a_model_run_on_its_thread(explorer_server):
     assert asyncio.run(ask()) == ("gpt2", "gpt2")
 
 
-def test_a_trace_that_was_asked_for_makes_room_afterwards(explorer_server, loaded, monkeypatch):
+def test_trace_cache_is_evicted_after_request(explorer_server, loaded, monkeypatch):
     here = Explorer(explorer_server.library)
     kept = here.traces.add(loaded("gpt2"), [1, 2, 3], {})
     monkeypatch.setattr("clearformer.explore.trace_cache.MAX_CACHED_TRACE_BYTES", 0)

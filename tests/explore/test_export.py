@@ -1,4 +1,4 @@
-"""A file that holds what a page shows, and cannot reach the network."""
+"""Exported files: contain what a page shows, without network access."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def exported(answers, requests, state=None, given=None):
     return asyncio.run(export.page(ask, "attention", state or {}, requests, given or {}))
 
 
-def test_answers_are_found_by_their_sorted_query():
+def test_responses_are_keyed_by_sorted_query():
     text = exported(
         lambda method, path, body: {"asked": [method, path, body]},
         [
@@ -44,7 +44,7 @@ def test_answers_are_found_by_their_sorted_query():
     }
 
 
-def test_text_cannot_leave_its_element():
+def test_text_cannot_escape_its_element():
     evil = "</script><img src=x onerror=alert(1)>"
     text = exported(lambda *asked: evil, [("/api/info", None, None)], {"text": evil})
     assert "<img" not in text
@@ -52,7 +52,7 @@ def test_text_cannot_leave_its_element():
     assert text.count("</script>") == 2
 
 
-def test_the_file_carries_the_licences_of_the_code_in_it():
+def test_exported_file_contains_licences():
     text = exported(lambda *asked: None, [])
     assert text.startswith("<!doctype html>\n<!--\n")
     comment = text.split("<!--")[1].split("-->")[0]
@@ -61,14 +61,14 @@ def test_the_file_carries_the_licences_of_the_code_in_it():
         assert f"\n{name} " in comment
 
 
-def test_a_policy_forbids_the_network():
+def test_content_security_policy_forbids_network():
     text = exported(lambda *asked: None, [])
     assert "default-src 'none'" in text.split("<body>")[0]
     outside = re.findall(r'(?:src|href)="(?!data:)[^"]*"', text)
     assert outside == []
 
 
-def test_what_is_too_large_keeps_the_query_that_is_looked_at():
+def test_oversized_head_keeps_selected_query():
     def answers(method, path, body):
         return "x" * (6 * 2**20) if "/head?" in path else path
 
@@ -80,7 +80,7 @@ def test_what_is_too_large_keeps_the_query_that_is_looked_at():
         exported(lambda *asked: "x" * (6 * 2**20), [("/api/info", None, None)])
 
 
-def test_nothing_is_asked_if_one_request_is_refused():
+def test_no_request_is_made_if_one_is_rejected():
     asked = []
     with pytest.raises(Problem, match="cannot be exported"):
         exported(
@@ -90,7 +90,7 @@ def test_nothing_is_asked_if_one_request_is_refused():
     assert asked == []
 
 
-def test_answers_are_not_gathered_without_end():
+def test_total_response_size_is_limited():
     asked = []
 
     def answers(method, path, body):
@@ -104,7 +104,7 @@ def test_answers_are_not_gathered_without_end():
     assert len(asked) == 20
 
 
-def test_a_file_has_a_deadline(monkeypatch):
+def test_export_has_timeout(monkeypatch):
     monkeypatch.setattr(export, "EXPORT_SECONDS", 0.01)
 
     async def ask(method, path, body):
@@ -115,7 +115,7 @@ def test_a_file_has_a_deadline(monkeypatch):
     assert refusal.value.status == 503
 
 
-def test_a_state_that_is_nested_too_deeply_is_refused():
+def test_rejects_deeply_nested_state():
     state = {}
     for _ in range(100_000):
         state = {"x": state}

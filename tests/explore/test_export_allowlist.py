@@ -1,4 +1,4 @@
-"""The allow list of requests whose answers a saved page may hold."""
+"""Allow list of requests whose responses an exported page may contain."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from clearformer.explore import export_allowlist
 from clearformer.http_server.errors import Problem
 
 WEB = Path(__file__).parents[2] / "web" / "src"
-# Everything that once passed a check of the path as it was written, or could pass a careless one.
+# Paths that passed an earlier check, or could pass a careless one.
 FORGED = [
     "/api/export",
     "/api/generate",
@@ -60,7 +60,7 @@ FORGED = [
 
 @pytest.mark.parametrize("target", FORGED)
 @pytest.mark.parametrize("body", [None, {}, {"model": "m"}], ids=["get", "empty", "post"])
-def test_what_is_not_on_the_list_is_refused(target, body):
+def test_rejects_requests_not_on_list(target, body):
     with pytest.raises(Problem, match="cannot be exported") as refusal:
         export_allowlist.parse(target, body)
     assert refusal.value.status == 422
@@ -68,14 +68,14 @@ def test_what_is_not_on_the_list_is_refused(target, body):
 
 
 @pytest.mark.parametrize("target", ["/api/probe", "/api/permute?x=1", "/api/%70robe"])
-def test_a_method_is_part_of_the_list(target):
+def test_method_must_match(target):
     with pytest.raises(Problem, match="cannot be exported"):
         export_allowlist.parse(target, None if target == "/api/probe" else {})
     with pytest.raises(Problem, match="cannot be exported"):
         export_allowlist.parse("/api/info", {})
 
 
-def test_the_request_is_made_of_what_was_checked():
+def test_request_is_rebuilt_from_checked_parts():
     found = export_allowlist.parse("/api/traces/t-1/head?part=self&layer=1&head=0")
     assert (found.method, found.target) == ("GET", "/api/traces/t-1/head?head=0&layer=1&part=self")
     assert found.key == f"GET {found.target}"
@@ -86,7 +86,7 @@ def test_the_request_is_made_of_what_was_checked():
     assert (posted.method, posted.key) == ("POST", "POST /api/probe")
 
 
-def test_the_list_is_what_the_routes_take(explorer_server):
+def test_list_matches_routes(explorer_server):
     """Each entry is a route, with that method and all of its parameters; none of them streams."""
     schema = explorer_server.app.openapi()["paths"]
     for path, names in export_allowlist.GET_ROUTES.items():
@@ -104,7 +104,7 @@ def test_the_list_is_what_the_routes_take(explorer_server):
     )
 
 
-def test_an_id_is_one_that_the_server_gives():
+def test_is_id_accepts_only_server_ids():
     for good in ("gpt2", "a-b_C", "0123456789ab"):
         assert export_allowlist.is_id(good)
     for bad in ("", "a/b", "a.b", "..", "%2e", "a b", "x" * 101, "a\n", None, 3, ["a"]):
@@ -112,7 +112,7 @@ def test_an_id_is_one_that_the_server_gives():
     assert re.fullmatch(export_allowlist.ID, "gpt2")
 
 
-def test_every_path_in_the_page_is_known():
+def test_every_path_used_by_page_is_listed():
     """A path that the page reads must be on the list, or its saved form would be refused."""
     known = {*export_allowlist.GET_ROUTES, *export_allowlist.POST_ROUTES}
     apart = {"/api/traces", "/api/traces/", "/api/generate", "/api/export"}

@@ -1,4 +1,4 @@
-"""Pictures carry the numbers of what they show."""
+"""Figures show the exact numbers."""
 
 import torch
 
@@ -8,14 +8,14 @@ from clearformer.explore.trace import trace
 from clearformer.explore.trace_cache import TraceCache
 
 
-def test_a_pattern_is_drawn_cell_by_cell():
+def test_pattern_figure_matches_table():
     figure = figures.pattern(Causal(), 6, "causal")
     (axes,) = figure.axes
     drawn = torch.as_tensor(axes.images[0].get_array().data)
     assert torch.equal(drawn, torch.ones(6, 6).tril())
 
 
-def test_a_ladder_writes_each_number_and_keeps_infinity_apart():
+def test_ladder_figure_shows_numbers_and_infinity():
     scores = torch.tensor([[1.5, float("-inf")], [-0.25, 2.0]])
     figure = figures.ladder([("masked", scores), ("weights", torch.eye(2))], ["a", "b"])
     masked, weights = figure.axes
@@ -25,12 +25,12 @@ def test_a_ladder_writes_each_number_and_keeps_infinity_apart():
     assert [label.get_text() for label in masked.get_xticklabels()] == ["a", "b"]
 
 
-def test_text_stays_text_in_a_vector_picture(tmp_path):
+def test_svg_keeps_text(tmp_path):
     figures.save(figures.pattern(Causal(), 4, "a title"), tmp_path / "p.svg")
     assert "a title" in (tmp_path / "p.svg").read_text()
 
 
-def test_an_alignment_has_its_tokens_as_labels(tmp_path):
+def test_alignment_figure_has_token_labels(tmp_path):
     drawing = figures.alignment(torch.rand(2, 3), ["a$", " b"], ["x", "y", "z"], "t" * 80)
     (axes,) = drawing.axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a\\$", "·b"]
@@ -40,7 +40,7 @@ def test_an_alignment_has_its_tokens_as_labels(tmp_path):
     assert "<svg" in (tmp_path / "a.svg").read_text()
 
 
-def test_a_head_is_drawn_between_the_limits_of_the_page(loaded, tmp_path):
+def test_head_figure_uses_limits_of_page(loaded, tmp_path):
     cached = TraceCache().add(loaded("gpt2"), "the cat sat\n$1", {})
     found = trace(cached.loaded.model, cached.tokens)
     page = views.attention(cached, 1, 1, "weights", None)
@@ -54,7 +54,7 @@ def test_a_head_is_drawn_between_the_limits_of_the_page(loaded, tmp_path):
     assert b"/FontFile2" in (tmp_path / "head.pdf").read_bytes()  # TrueType, not outlines
 
 
-def test_no_name_is_set_as_a_formula(tmp_path):
+def test_names_are_not_parsed_as_mathtext(tmp_path):
     """`$` begins a formula in matplotlib, and a broken one ends the drawing of a run's curve."""
     name = "$\\frac{$ \x1b[2J\n"
     records = [
@@ -81,7 +81,7 @@ def test_no_name_is_set_as_a_formula(tmp_path):
         assert "\x1b" not in shown  # which no XML may have
 
 
-def test_a_picture_as_bytes_is_the_file(tmp_path):
+def test_png_bytes_equal_saved_file(tmp_path):
     records = [{"event": "step", "step": step, "train_loss": 2.0 / step} for step in (1, 2)]
     drawing = figures.curve(records, "loss")
     assert figures.png(drawing).startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""The same seed gives the text of the command line, and the draw is the one that is shown."""
+"""Generation for the explorer: same text as the command line, and the exact draw."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def written(loaded, id, **asked):
 
 
 @pytest.mark.parametrize("id", ["gpt2", "xl", "modern", "sparse"])
-def test_a_text_is_that_of_the_command_line(loaded, id):
+def test_text_matches_command_line(loaded, id):
     model = loaded(id).model
     writer = LanguageModel(model.module, model.config, model.generation, model.tokenizer)
     expected = list(stream(writer, "the cat", Sampling(**HOW), max_tokens=12, seed=7))
@@ -32,7 +32,7 @@ def test_a_text_is_that_of_the_command_line(loaded, id):
     assert reason == "length"
 
 
-def test_the_draw_lies_between_two_sums(loaded):
+def test_draw_lies_between_cumulative_sums(loaded):
     events, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=20, seed=3, **HOW)
     for event in events:
         low, high = event["cumulative"]
@@ -42,7 +42,7 @@ def test_the_draw_lies_between_two_sums(loaded):
         assert shares == sorted(shares, reverse=True)
 
 
-def test_temperature_zero_is_the_most_likely(loaded):
+def test_temperature_zero_is_argmax(loaded):
     events, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=3, temperature=0)
     for event in events:
         assert event["p"] == event["top"][0]["p"] == 1
@@ -50,7 +50,7 @@ def test_temperature_zero_is_the_most_likely(loaded):
         assert event["cumulative"] == [0, 1]
 
 
-def test_forced_tokens_use_up_their_draws(loaded):
+def test_forced_tokens_consume_draws(loaded):
     whole, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=6, seed=5)
     ids = [event["id"] for event in whole]
     rest, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=3, seed=5, forced=ids[:3])
@@ -58,7 +58,7 @@ def test_forced_tokens_use_up_their_draws(loaded):
     assert [event["u"] for event in rest] == [event["u"] for event in whole[3:]]
 
 
-def test_closing_a_text_ends_it(loaded):
+def test_close_ends_text(loaded):
     text = GeneratedText(loaded("gpt2"), GenerateRequest(model="gpt2", prompt="the"), Limits())
     text.next_token()
     text.close()
@@ -77,7 +77,7 @@ def test_closing_a_text_ends_it(loaded):
         ("gpt2", {"prompt": "a", "forced": [10**6]}, 422, "there is no token 1000000"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_the_first_token(loaded, id, asked, status, sentence):
+def test_rejects_invalid_requests_before_first_token(loaded, id, asked, status, sentence):
     with pytest.raises(Problem, match=sentence) as problem:
         written(loaded, id, **asked)
     assert problem.value.status == status

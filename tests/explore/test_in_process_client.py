@@ -1,4 +1,4 @@
-"""A request without a network."""
+"""In-process requests without a network."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ def told(*arguments):
     return json.loads(asyncio.run(request_json(*arguments)))
 
 
-def test_an_application_is_asked_directly(explorer_server):
+def test_requests_application_directly(explorer_server):
     app = explorer_server.app
     assert told(app, "GET", "/api/info", None)["limits"]["max_tokens"] == 512
     assert told(app, "GET", "/api/patterns?kind=causal&n=3", None)["edges"] == 6
@@ -21,7 +21,7 @@ def test_an_application_is_asked_directly(explorer_server):
     assert told(app, "POST", "/api/permute", body)["permutation"] == [1, 0, 2]
 
 
-def test_a_refusal_is_none(explorer_server):
+def test_error_response_is_none(explorer_server):
     app = explorer_server.app
     assert asyncio.run(request_json(app, "GET", "/api/traces/none", None)) is None
     evil = [(b"host", b"evil.test")]
@@ -29,12 +29,12 @@ def test_a_refusal_is_none(explorer_server):
 
 
 @pytest.mark.parametrize("path", ["/api/runs/gpt2/events", "/api/runs/gpt2/%65vents"])
-def test_a_stream_is_none_and_is_not_waited_for(explorer_server, path):
+def test_stream_response_is_none(explorer_server, path):
     assert asyncio.run(request_json(explorer_server.app, "GET", path, None)) is None
     assert explorer_server.app.state.explorer.streams.in_use == 0
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for():
+def test_times_out_without_response():
     cancelled = []
 
     async def silent(scope, receive, send):
@@ -50,7 +50,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for():
     assert cancelled == ["/api/x"]
 
 
-def test_an_answer_that_is_too_large_is_not_kept():
+def test_rejects_oversized_response():
     async def endless(scope, receive, send):
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -62,7 +62,7 @@ def test_an_answer_that_is_too_large_is_not_kept():
     assert (refusal.value.status, refusal.value.body["error"]["limit"]) == (413, 30)
 
 
-def test_a_defect_is_passed_on():
+def test_exceptions_propagate():
     async def broken(scope, receive, send):
         raise ZeroDivisionError
 
@@ -70,7 +70,7 @@ def test_a_defect_is_passed_on():
         asyncio.run(request_json(broken, "GET", "/api/x", None))
 
 
-def test_a_body_that_is_nested_too_deeply_is_a_refusal(explorer_server):
+def test_deeply_nested_body_is_none(explorer_server):
     body = {}
     for _ in range(100_000):
         body = {"x": body}

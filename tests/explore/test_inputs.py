@@ -1,4 +1,4 @@
-"""What a page asks becomes ids within the limits, or a sentence."""
+"""Request inputs become token ids within the limits, or an error."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def refused(call, *given):
     return problem.value.status, problem.value.body["error"]
 
 
-def test_a_text_that_is_too_long_is_refused_with_the_limit(loaded):
+def test_rejects_too_long_text_with_limit(loaded):
     model = loaded("modern")  # bytes and rotary positions: only our own limit counts
     status, error = refused(inputs.input_ids, model, "x" * 513, None, Limits())
     assert status == 413
@@ -28,7 +28,7 @@ def test_a_text_that_is_too_long_is_refused_with_the_limit(loaded):
     assert error["message"] == "8,001 characters, limit 8,000"
 
 
-def test_ids_are_checked_against_the_vocabulary(loaded):
+def test_rejects_ids_outside_vocabulary(loaded):
     model = loaded("generator")
     assert inputs.input_ids(model, None, [1, 2], Limits()) == [1, 2]
     for ids in ([], [10**6]):
@@ -38,7 +38,7 @@ def test_ids_are_checked_against_the_vocabulary(loaded):
         assert error["message"] == "give either text or tokens, and not both"
 
 
-def test_masks_and_permutations(loaded):
+def test_mask_and_permute_tokens(loaded):
     bert = loaded("bert")
     assert inputs.masked(bert, [5, 6, 7], [1]) == [5, bert.model.tokenizer.mask, 7]
     assert refused(inputs.masked, bert, [5], [3])[1]["message"] == (
@@ -49,7 +49,7 @@ def test_masks_and_permutations(loaded):
     assert refused(inputs.permuted, [5, 6], [0, 0])[1]["field"] == "permutation"
 
 
-def test_a_word_takes_the_place_of_one_token(loaded):
+def test_replacement_must_be_one_token(loaded):
     model = loaded("bert").model
     cat = model.tokenizer.encode("cat").item()
     assert inputs.replacement_token(model, "dog", cat) == model.tokenizer.encode("dog").item()
@@ -58,7 +58,7 @@ def test_a_word_takes_the_place_of_one_token(loaded):
     assert "'cat dog' is 2 tokens, but it replaces one" in error["message"]
 
 
-def test_without_a_target_a_translator_is_told_its_own_translation(loaded):
+def test_default_target_is_own_translation(loaded):
     model = loaded("original")
     source = inputs.input_ids(model, "the cat", None, Limits())
     own = inputs.decoder_input_ids(model, source, None, Limits())

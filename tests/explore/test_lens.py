@@ -1,4 +1,4 @@
-"""The stream is a sum, and the lens ends at the model's own output."""
+"""Residual stream and logit lens: the lens ends at the model's output."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def keep(loaded, id):
 @pytest.mark.parametrize(
     "family", ["generator", "gpt2", "bert", "xl", "sparse", "modern", "original"]
 )
-def test_the_last_row_of_the_lens_is_the_output(loaded, family):
+def test_last_row_of_lens_is_model_output(loaded, family):
     cached = keep(loaded, family)
     told = lens.lens(cached, 3, track=4)
     logits = cached.overview.logits.float()
@@ -33,7 +33,7 @@ def test_the_last_row_of_the_lens_is_the_output(loaded, family):
     assert unpack(told["entropy"]).shape == (3, len(logits))
 
 
-def test_pre_norm_in_and_attention_and_mlp_are_out(loaded):
+def test_pre_norm_stream_is_sum_of_parts(loaded):
     cached = keep(loaded, "gpt2")
     parts = {name: unpack(value) for name, value in lens.vectors(cached, 1, 2, None).items()
              if isinstance(value, dict)}  # fmt: skip
@@ -42,7 +42,7 @@ def test_pre_norm_in_and_attention_and_mlp_are_out(loaded):
     np.testing.assert_allclose(parts["before"] + parts["attn"], parts["mid"], atol=1e-5)
 
 
-def test_lengths_are_those_of_the_stream(loaded):
+def test_norms_match_stream(loaded):
     cached = keep(loaded, "gpt2")
     told = lens.residual(cached, None)
     assert [row["stage"] for row in told["rows"]] == [
@@ -56,7 +56,7 @@ def test_lengths_are_those_of_the_stream(loaded):
     assert decoder["cross"]["shape"] == decoder["attn"]["shape"]
 
 
-def test_hidden_units_are_the_strongest(loaded):
+def test_units_are_sorted_by_strength(loaded):
     cached = keep(loaded, "generator")
     rows = lens.units(cached, 0, 1, 4)["units"]
     hidden = cached.layer(0).get("mlp_hidden", 0)[1]
@@ -64,12 +64,12 @@ def test_hidden_units_are_the_strongest(loaded):
     assert all(row["post"] == max(row["pre"], 0) for row in rows)  # relu
 
 
-def test_answers_stay_small(loaded, monkeypatch):
+def test_response_size_is_limited(loaded, monkeypatch):
     monkeypatch.setattr(lens, "MAX_CELLS", 3 * 22 * 2)
     assert lens.lens(keep(loaded, "modern"), 50, None)["k"] == 2
 
 
-def test_what_has_no_lens_says_so(loaded):
+def test_rejects_models_without_lens(loaded):
     with pytest.raises(Problem, match="needs a model that predicts tokens"):
         lens.lens(keep(loaded, "classifier"), 3, None)
     cached = keep(loaded, "gpt2")
@@ -81,7 +81,7 @@ def test_what_has_no_lens_says_so(loaded):
         lens.residual(cached, "cross")
 
 
-def test_reading_out_twice_gives_the_same(loaded):
+def test_unembed_is_deterministic(loaded):
     model = loaded("gpt2").model.module
     stream = torch.randn(2, 3, 16)
     assert lens.unembed(model, stream).equal(lens.unembed(model, stream))

@@ -1,4 +1,4 @@
-"""Lessons without a model: their numbers are known beforehand."""
+"""Lessons without a model, with known numbers."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from clearformer.http_server.errors import Problem
 
 
 @pytest.mark.parametrize("d", [4, 64, 1024])
-def test_scores_grow_with_the_root_of_the_width(d):
+def test_score_spread_grows_with_square_root_of_width(d):
     told = lessons.scaling(d, 128, 0)
     assert told["raw"]["sd"] == pytest.approx(d**0.5, rel=0.1)
     assert told["scaled"]["sd"] == pytest.approx(1, rel=0.1)
@@ -22,7 +22,7 @@ def test_scores_grow_with_the_root_of_the_width(d):
         assert told["scaled"]["entropy"] > 5
 
 
-def test_strided_reaches_all_in_two_layers():
+def test_strided_reaches_every_position_in_two_layers():
     told = lessons.patterns("strided", 64, 8, 2, 1)
     assert (told["edges"], told["causal_edges"]) == (708, 2080)
     assert told["counts"][1] == list(range(1, 65))
@@ -32,7 +32,7 @@ def test_strided_reaches_all_in_two_layers():
 
 
 @pytest.mark.parametrize("kind", lessons.PATTERNS)
-def test_reach_is_the_boolean_power(kind):
+def test_reach_is_boolean_matrix_power(kind):
     told = lessons.patterns(kind, 24, 4, 3, 2)
     table, power = unpack(told["mask"]), unpack(told["mask"])
     for layer in range(1, 3):
@@ -40,12 +40,12 @@ def test_reach_is_the_boolean_power(kind):
         np.testing.assert_array_equal(unpack(told["reach"])[layer], power)
 
 
-def test_a_summary_fits_into_its_block():
+def test_rejects_summary_larger_than_block():
     with pytest.raises(Problem, match="summary is 9, but a block has 4 positions"):
         lessons.patterns("fixed", 16, 4, 1, 9)
 
 
-def test_memory_reaches_back_by_itself_in_each_layer():
+def test_reach_grows_by_one_memory_per_layer():
     told = lessons.memory(8, 8, 3, 5)
     assert told["reach"] == [8, 16, 24]
     timeline = unpack(told["timeline"])
@@ -62,7 +62,7 @@ def test_similarity_is_symmetric_with_a_diagonal_of_one():
     assert lessons.similarity(torch.zeros(2, 3)).isfinite().all()
 
 
-def test_angles_are_those_of_rotary():
+def test_angles_match_rotary():
     x = torch.zeros(1, 1, 6, 8)
     x[..., :4] = 1
     turned = Rotary().rotate(x, torch.arange(6))[0, 0]

@@ -1,4 +1,4 @@
-"""Models are found, named and loaded; nothing outside the given folders is."""
+"""Library: finds, names and loads models inside the given folders only."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from clearformer.explore.routes.runs import run_info as listed
 from clearformer.http_server.errors import Problem
 
 
-def test_a_run_gets_an_id_that_is_no_path(one, tmp_path):
+def test_ids_are_not_paths(one, tmp_path):
     for name in ("<img src=x onerror=alert(1)>", "a b", "a_.._b"):
         one(name)
     library = Library([tmp_path / "runs"])
@@ -25,7 +25,7 @@ def test_a_run_gets_an_id_that_is_no_path(one, tmp_path):
         assert problem.value.status == 404
 
 
-def test_models_that_come_and_go_are_noticed(one, tmp_path):
+def test_added_and_removed_models_are_detected(one, tmp_path):
     (tmp_path / "runs").mkdir()
     library = Library([tmp_path / "runs"])
     assert library.models() == []
@@ -36,7 +36,7 @@ def test_models_that_come_and_go_are_noticed(one, tmp_path):
     assert library.models() == []
 
 
-def test_another_run_in_the_same_folder_is_another_model(one, tiny, tmp_path):
+def test_replaced_run_is_reloaded(one, tiny, tmp_path):
     run = one("run")
     library = Library([run])
     before = library.load(library.entry("run"), "step-15")
@@ -50,7 +50,7 @@ def test_another_run_in_the_same_folder_is_another_model(one, tiny, tmp_path):
     assert before.config.layers == 2
 
 
-def test_a_damaged_checkpoint_is_refused_before_a_number_is_used(one):
+def test_rejects_damaged_checkpoint(one):
     run = one("run")
     weights = run / "checkpoints/step-15/model.safetensors"
     data = bytearray(weights.read_bytes())
@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_is_refused_before_a_number_is_used(one):
     assert library.load(entry, "step-5").model.config.name == "gpt2-tiny"
 
 
-def test_a_link_does_not_lead_out_of_the_folder(one, tmp_path):
+def test_symlink_out_of_folder_is_ignored(one, tmp_path):
     outside = tmp_path / "outside"
     shutil.move(one("run"), outside)
     (tmp_path / "runs" / "run").symlink_to(outside)
@@ -72,7 +72,7 @@ def test_a_link_does_not_lead_out_of_the_folder(one, tmp_path):
     assert list(Library([tmp_path / "runs" / "run"]).entries) == ["outside"]  # named by the user
 
 
-def test_what_cannot_be_read_is_told_and_does_not_hide_the_others(one, tmp_path):
+def test_unreadable_run_is_reported_and_others_are_listed(one, tmp_path):
     one("good")
     bad = one("bad")
     (bad / "config.json").write_text("{")
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_told_and_does_not_hide_the_others(one, tmp_path)
     assert "bad" in library.problems
 
 
-def test_few_models_are_open_at_a_time(one, monkeypatch):
+def test_number_of_loaded_models_is_limited(one, monkeypatch):
     monkeypatch.setattr("clearformer.explore.library.MAX_LOADED_MODELS", 1)
     library = Library([one("run")])
     entry = library.entry("run")
@@ -91,7 +91,7 @@ def test_few_models_are_open_at_a_time(one, monkeypatch):
     assert library.load(entry, "step-5") is not first
 
 
-def test_nan_among_the_weights_is_counted_by_layer(loaded):
+def test_non_finite_weights_are_counted_by_layer(loaded):
     assert loaded("nan").nonfinite == {("self", 1): (3, 0)}
     assert loaded("gpt2").nonfinite == {}
 
@@ -128,7 +128,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_file_of_one_run_hides_the_others(one, tmp_path, name):
+def test_invalid_file_of_one_run_does_not_hide_others(one, tmp_path, name):
     one("good")
     for kind, plant in PLANTED.items():
         path = one(kind.replace(" ", "-")) / name
@@ -155,7 +155,7 @@ def test_no_file_of_one_run_hides_the_others(one, tmp_path, name):
     assert library.load(good, library.checkpoint(good, None)).checkpoint == "step-15"
 
 
-def test_a_run_that_was_mended_is_no_problem_any_more(one, tmp_path):
+def test_repaired_run_is_no_longer_reported(one, tmp_path):
     run = one("run")
     (run / "samples.jsonl").unlink()
     (run / "samples.jsonl").symlink_to("/etc/passwd")
@@ -167,7 +167,7 @@ def test_a_run_that_was_mended_is_no_problem_any_more(one, tmp_path):
     assert library.problems == {}
 
 
-def test_names_that_are_no_text_can_be_told(one, tmp_path):
+def test_names_with_invalid_unicode_are_escaped(one, tmp_path):
     run = one("run")
     os.rename(os.fsencode(run), os.fsencode(run.parent) + b"/bad\xff")
     library = Library([tmp_path / "runs"])

@@ -1,11 +1,11 @@
-"""Limits have limits."""
+"""Limits of the server."""
 
 import pytest
 
 from clearformer.explore.limits import Limits
 
 
-def test_tokens_can_be_raised_but_not_beyond_an_answer():
+def test_max_tokens_has_upper_bound():
     assert Limits(max_tokens=1024).max_tokens == 1024
     assert Limits().max_tokens == 512
     for count in (0, 1025):

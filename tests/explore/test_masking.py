@@ -1,4 +1,4 @@
-"""What BERT is shown is what the trainer would show it."""
+"""Masking in the explorer equals masking in training."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ from clearformer.http_server.errors import Problem
 TEXT = "the cat sat on the mat and the dog sat on the log . to be or not to be"
 
 
-def test_each_token_has_the_fate_that_the_trainer_gives_it(loaded):
+def test_corruption_matches_training(loaded):
     model = loaded("bert")
     fates = Counter()
     for seed in range(60):
@@ -31,6 +31,6 @@ def test_each_token_has_the_fate_that_the_trainer_gives_it(loaded):
     assert fates["kept"] > 0
 
 
-def test_only_a_masked_model_hides(loaded):
+def test_rejects_model_without_mask_token(loaded):
     with pytest.raises(Problem, match=r"gpt2 has no mask token"):
         corrupt(loaded("gpt2"), TEXT, 0, Limits())

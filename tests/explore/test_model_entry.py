@@ -1,4 +1,4 @@
-"""A model is known by its files, and loaded as every other verb opens it."""
+"""Model entries: identified by their files, and loaded like everywhere else."""
 
 import json
 
@@ -9,7 +9,7 @@ from clearformer.explore.library import Library, is_model
 from clearformer.http_server.errors import Problem
 
 
-def test_the_best_checkpoint_is_opened_as_by_every_other_verb(one, tmp_path):
+def test_default_checkpoint_matches_other_commands(one, tmp_path):
     from clearformer.runs.load import best_checkpoint
 
     run = one("run")
@@ -22,7 +22,7 @@ def test_the_best_checkpoint_is_opened_as_by_every_other_verb(one, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert", "llama"])
-def test_weights_of_hugging_face_are_opened_as_they_are(kind, tmp_path):
+def test_opens_hugging_face_weights(kind, tmp_path):
     transformers = pytest.importorskip("transformers")
     small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     configs = {
@@ -48,7 +48,7 @@ def test_weights_of_hugging_face_are_opened_as_they_are(kind, tmp_path):
     assert entry.checkpoints() == [{"id": "weights", "step": None, "val_loss": None}]
     assert entry.tokenizer_kind is None
     found = library.load(entry, "weights").model
-    assert entry.config == found.config  # told before a number was read
+    assert entry.config == found.config  # reported before any data was read
     ids = torch.tensor([[5, 3, 1, 7]])
     with torch.inference_mode():
         logits = found.module(ids)
@@ -70,8 +70,8 @@ def pickled(tmp_path):
     return folder
 
 
-def test_a_pickle_is_not_opened_unasked(pickled, monkeypatch):
-    """As `import` has it: without the flag it is listed with the reason and what to do."""
+def test_pickle_is_not_opened_by_default(pickled, monkeypatch):
+    """As in `import`: without the flag it is listed with an error and advice."""
     monkeypatch.setattr("clearformer.hub.importing.PickleFile", None)  # to call it would fail
     for place in (pickled, pickled.parent):
         library = Library([place])
@@ -85,14 +85,14 @@ def test_a_pickle_is_not_opened_unasked(pickled, monkeypatch):
         assert refusal.value.status == 409
 
 
-def test_a_pickle_is_opened_if_asked(pickled):
+def test_pickle_is_opened_with_flag(pickled):
     library = Library([pickled.parent], allow_bin=True)
     (entry,) = library.models()
     assert library.problems == {}
     assert library.load(entry, "weights").config.layers == 2
 
 
-def test_safetensors_beside_a_pickle_are_taken(pickled, monkeypatch):
+def test_prefers_safetensors_to_pickle(pickled, monkeypatch):
     from safetensors.torch import save_file
 
     tensors = torch.load(pickled / "pytorch_model.bin", weights_only=True)

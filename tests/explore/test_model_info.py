@@ -1,9 +1,9 @@
-"""A model's row in the list, by its config alone."""
+"""Model information from its config alone."""
 
 from clearformer.explore import model_info
 
 
-def test_every_family_says_what_it_is(explorer_server):
+def test_model_info_of_every_family(explorer_server):
     rows = {entry.id: model_info.model_info(entry) for entry in explorer_server.library.models()}
     tasks = {id: row["tasks"] for id, row in rows.items()}
     assert tasks["gpt2"] == tasks["xl"] == tasks["sparse"] == tasks["modern"] == ["generate"]

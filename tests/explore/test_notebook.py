@@ -1,4 +1,4 @@
-"""A trace shows itself in a notebook, without a kernel and without a network."""
+"""Traces in notebooks, without a kernel or a network."""
 
 import html
 import json
@@ -13,7 +13,7 @@ from clearformer.explore.trace import trace
 
 
 @pytest.mark.parametrize("family", ["gpt2", "xl", "original", "nan"])
-def test_the_page_has_the_numbers_of_the_trace(loaded, family):
+def test_page_contains_numbers_of_trace(loaded, family):
     text = ("the cat", "a dog") if family == "original" else "the cat sat"
     found = trace(loaded(family).model, text)
     page = found.html(layer=1, head=1)
@@ -27,7 +27,7 @@ def test_the_page_has_the_numbers_of_the_trace(loaded, family):
     assert "GET /api/source?symbol=core.kernels.weights" in payload["responses"]
 
 
-def test_padding_is_padding_on_the_page_too(loaded):
+def test_page_marks_padding(loaded):
     page = trace(loaded("bert").model, "the cat", pad_to=8).html(layer=1)
     payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
     (head,) = [each for key, each in payload["responses"].items() if "/head?" in key]
@@ -36,19 +36,19 @@ def test_padding_is_padding_on_the_page_too(loaded):
     assert (weights[:, 4:] == 0).all()
 
 
-def test_a_notebook_gets_a_frame(loaded):
+def test_repr_html_is_sandboxed_frame(loaded):
     shown = trace(loaded("gpt2").model, "the cat")._repr_html_()
     inner = html.unescape(re.fullmatch(r'<iframe srcdoc="([^"]*)".*', shown, re.DOTALL)[1])
     assert inner.startswith("<!doctype html>")
     assert 'sandbox="allow-scripts"' in shown
 
 
-def test_a_trace_is_saved_as_one_file(loaded, tmp_path):
+def test_trace_saves_single_file(loaded, tmp_path):
     trace(loaded("gpt2").model, "the cat").save(tmp_path / "trace.html")
     assert (tmp_path / "trace.html").read_text().endswith("</html>\n")
 
 
-def test_a_bare_model_says_what_is_missing(small):
+def test_rejects_module_without_config(small):
     with pytest.raises(ValueError, match="this trace is of a module without a config"):
         trace(build(small("gpt2")), [1, 2]).html()
     found = trace(build(small("gpt2")), [1, 2])

@@ -1,4 +1,4 @@
-"""Position vectors and how alike they are."""
+"""Position vectors and their similarity."""
 
 import numpy as np
 import pytest
@@ -20,13 +20,13 @@ def test_similarity_is_symmetric_and_one_with_itself(loaded, family, kind):
     np.testing.assert_array_equal(np.diag(table), 1)
 
 
-def test_learned_vectors_are_those_of_the_table(loaded):
+def test_learned_vectors_match_table(loaded):
     model = loaded("gpt2")
     _, vectors = position_vectors(model)
     assert vectors.equal(model.model.module.embedding.position.table.weight)
 
 
-def test_without_vectors_there_is_nothing_to_compare(loaded):
+def test_rejects_scheme_without_vectors(loaded):
     import dataclasses
 
     from clearformer.config import ALiBi

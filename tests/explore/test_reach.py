@@ -1,4 +1,4 @@
-"""How far influence reaches: against paths counted by hand, and a model's gradients."""
+"""Reach of influence, compared with counted paths and with model gradients."""
 
 import itertools
 
@@ -25,7 +25,7 @@ from clearformer.extensions.patterns import Graph, PerHead
         (Graph(((2, 1),), 8), Graph(((1, 0),), 8)),
     ],
 )
-def test_reach_is_a_path_of_at_most_one_edge_a_layer(layers):
+def test_reach_matches_paths_of_one_edge_per_layer(layers):
     length = 8
     tables = [pattern.table(length, length).tolist() for pattern in layers]
 
@@ -41,7 +41,7 @@ def test_reach_is_a_path_of_at_most_one_edge_a_layer(layers):
     assert reach(layers, length).tolist() == expected
 
 
-def test_two_sparse_layers_reach_the_whole_past_and_one_does_not():
+def test_two_sparse_layers_reach_whole_past():
     whole_past = Causal().table(9, 9)
     local, strided = Causal() & Local(3), Causal() & Strided(3)
     assert torch.equal(reach((local, strided), 9), whole_past)
@@ -72,7 +72,7 @@ STACKS = {
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("stack", STACKS)
-def test_reach_is_where_the_jacobian_is_not_zero(stack, layers, small, scrambled):
+def test_reach_matches_nonzero_jacobian(stack, layers, small, scrambled):
     length = 14
     config = small(
         "sparse", layers=layers, length=length, patterns=STACKS[stack], position=NoPosition()
@@ -85,7 +85,7 @@ def test_reach_is_where_the_jacobian_is_not_zero(stack, layers, small, scrambled
 
 @pytest.mark.parametrize(("length", "memory"), [(4, 2), (3, 5), (4, 4), (5, 0)])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_reach_through_a_memory_is_where_a_change_is_felt(layers, length, memory, small, scrambled):
+def test_reach_with_memory_matches_perturbation(layers, length, memory, small, scrambled):
     """The gradient stops at a memory, so influence is seen by changing one input at a time."""
     config = small("xl", layers=layers, position=RelativeXL(), cache=HiddenMemory(length=memory))
     model = scrambled(build(config)).double().eval()
@@ -110,7 +110,7 @@ def test_reach_through_a_memory_is_where_a_change_is_felt(layers, length, memory
             assert torch.equal(felt, expected[:, place]), place
 
 
-def test_a_memory_reaches_back_by_its_length_in_each_layer():
+def test_reach_grows_by_one_memory_per_layer():
     found = reach_with_memory([Causal()] * 3, length=4, memory=4)
     assert found.shape == (4, 16)
     assert found[0].tolist() == [True] * 13 + [False] * 3

@@ -1,4 +1,4 @@
-"""What is lent to a model is taken back, whatever happens."""
+"""Recording: temporary changes to a model are always reverted."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def hooks(model):
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
-def test_everything_is_put_back_after_an_error(family, small):
+def test_model_is_restored_after_error(family, small):
     model = build(small(family))
     before = {name: vars(module).copy() for name, module in model.named_modules()}
     kernels = [attention.kernel for attention in attentions(model).values()]
@@ -34,7 +34,7 @@ def test_everything_is_put_back_after_an_error(family, small):
         assert vars(module) == before[name], name
 
 
-def test_only_what_was_asked_for_is_kept(small):
+def test_records_only_requested_stages(small):
     model = build(small("gpt2")).eval()
     notes = Recorder(("thumbs",), layers=[1])
     with torch.inference_mode(), recording(model, notes, "model", positions=True):
@@ -45,7 +45,7 @@ def test_only_what_was_asked_for_is_kept(small):
     assert notes.shapes["self", 1]["weights"] == (4, 5, 5)
 
 
-def test_blocks_and_attentions_are_named_by_part(small):
+def test_blocks_and_attentions_by_part(small):
     model = build(small("original"))
     assert [(part, layer) for part, layer, _ in blocks(model)] == [
         ("encoder", 0), ("encoder", 1), ("decoder", 0), ("decoder", 1),

@@ -1,4 +1,4 @@
-"""The interface is written down, and nothing that fits it makes the server fall over."""
+"""Request schema: committed to web/openapi.json, and no valid request crashes the server."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ MODELS = ["gpt2", "bert", "classifier", "original", "xl", "nan", "nowhere"]
 EXAMPLES = int(os.environ.get("CLEARFORMER_FUZZ", "4"))  # of each operation and kind
 
 
-def test_the_interface_that_pages_are_built_for_is_this_one(explorer_server):
+def test_openapi_schema_is_up_to_date(explorer_server):
     path = ROOT / "web" / "openapi.json"
     if not path.exists():
         pytest.skip("web/ is not part of this installation")
@@ -23,14 +23,14 @@ def test_the_interface_that_pages_are_built_for_is_this_one(explorer_server):
     assert json.loads(path.read_text()) == now, hint
 
 
-def test_unknown_fields_and_wild_numbers_are_refused():
+def test_rejects_unknown_fields_and_invalid_numbers():
     for more in ({"temprature": 1}, {"temperature": float("nan")}, {"top_p": 0}, {"top_k": 0},
                  {"seed": -1}, {"max_new_tokens": 10**6}):  # fmt: skip
         with pytest.raises(ValueError, match="1 validation error"):
             requests.GenerateRequest(model="a", **more)
 
 
-def test_no_request_that_the_schema_allows_makes_the_server_fail(explorer_server):
+def test_no_valid_request_causes_server_error(explorer_server):
     """Every operation, with data made from the application's own schema: no 500."""
     schemathesis = pytest.importorskip("schemathesis")
     schema = schemathesis.openapi.from_url(f"{explorer_server.url}/api/openapi.json", timeout=300)
@@ -66,7 +66,7 @@ def answers(operation, mode, trace):
         suppress_health_check=list(HealthCheck),
     )
     def ask(case):
-        # Names that exist, or nearly every answer would be that there is no such model.
+        # Existing names, since nearly every response would be "unknown model" otherwise.
         place = len(str(case.body)) + len(str(case.query))
         if isinstance(case.body, dict) and "model" in case.body and place % 3:
             case.body["model"] = MODELS[place % len(MODELS)]

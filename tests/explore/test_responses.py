@@ -1,11 +1,11 @@
-"""Every answer is what its type says."""
+"""Responses match their schema."""
 
 from pydantic import TypeAdapter
 
 from clearformer.explore.app import ROUTERS
 
 
-def test_answers_are_what_the_schema_says(explorer_server):
+def test_responses_match_schema(explorer_server):
     """Heavy answers are written on the model's thread and do not pass through the schema."""
     client = explorer_server.client
     models = {route.path: route.response_model for router in ROUTERS for route in router.routes}

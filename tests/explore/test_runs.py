@@ -1,4 +1,4 @@
-"""A run is followed line by line, and nothing is told twice."""
+"""Following a run line by line, without repeating events."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def run(tmp_path, tiny):
     return tmp_path
 
 
-def test_the_last_point_is_the_last_line(run):
+def test_last_point_is_last_line(run):
     told = metrics(run, None)
     lines = (run / "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines if "event" not in json.loads(line)]
@@ -44,8 +44,8 @@ def written(path, *rows):
         file.writelines(f"{json.dumps(row)}\n" for row in rows)
 
 
-def test_a_file_of_version_2_is_told_as_one_of_version_1(run, tmp_path, tiny):
-    """The same run by both versions, and one that was begun by the old and goes on by the new."""
+def test_version_1_and_2_files_give_same_response(run, tmp_path, tiny):
+    """The same run by both versions, and one that was started by the old and resumed by the new."""
     old, new, mixed = (tmp_path / name for name in ("old", "new", "mixed"))
     for folder in (old, new, mixed):
         folder.mkdir()
@@ -69,7 +69,7 @@ def test_a_file_of_version_2_is_told_as_one_of_version_1(run, tmp_path, tiny):
         assert state(folder)["step"] == 20
 
 
-def test_the_last_step_is_told_in_the_same_words(run):
+def test_last_step_uses_stable_names(run):
     step = Step(21, 0.5, 0.1, 1.0, 640, 9.0, 0.5)
     written(run / "metrics.jsonl", run_metrics.step_row(step, "texts"))
     assert metrics(run, None)["last"] == {
@@ -78,7 +78,7 @@ def test_the_last_step_is_told_in_the_same_words(run):
     }  # fmt: skip
 
 
-def test_a_classifier_learns_texts_a_second(tmp_path):
+def test_classifier_reports_texts_per_second(tmp_path):
     steps = [Step(n, 0.5, 0.1, 1.0, 16 * n, 2.0 * n, 0.5) for n in (1, 2)]
     written(
         tmp_path / "metrics.jsonl",
@@ -90,18 +90,18 @@ def test_a_classifier_learns_texts_a_second(tmp_path):
     assert "tokens_per_second" not in told
 
 
-def test_only_what_is_new_is_told(run, tiny):
+def test_only_new_records_are_returned(run, tiny):
     first = metrics(run, None)
     assert metrics(run, first["next"])["series"] == {}
     tiny.write_metrics(run, 1, start=21)
     second = metrics(run, first["next"])
     assert second["series"]["train_loss"] == [[21, 3 / 21**0.5]]
-    # The rate needs the step before, which was told already.
+    # The rate needs the previous step, which was returned already.
     assert second["series"]["tokens_per_second"][0] == pytest.approx([21, 5120])
     assert not second["reset"]
 
 
-def test_a_line_that_is_not_whole_waits(run):
+def test_incomplete_line_is_deferred(run):
     mark = read_new(run, ReadOffsets()).offsets
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 21, "loss"')
@@ -116,7 +116,7 @@ def test_a_line_that_is_not_whole_waits(run):
     ]
 
 
-def test_a_run_that_goes_back_begins_anew(run):
+def test_resume_resets_series(run):
     mark = read_new(run, ReadOffsets()).offsets
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"event": "resume", "step": 15}\n{"step": 16, "loss": 9.0}\n')
@@ -127,7 +127,7 @@ def test_a_run_that_goes_back_begins_anew(run):
     assert series(found.records)["train_loss"][-1] == [16, 9.0]
 
 
-def test_a_file_that_shrank_begins_anew(run):
+def test_truncated_file_resets_series(run):
     mark = read_new(run, ReadOffsets()).offsets
     (run / "metrics.jsonl").write_text('{"step": 1, "loss": 5.0}\n')
     found = read_new(run, mark)
@@ -135,7 +135,7 @@ def test_a_file_that_shrank_begins_anew(run):
     assert len(found.records) == 1
 
 
-def test_a_page_that_follows_gets_each_event_once(run, tiny):
+def test_watcher_reports_each_event_once(run, tiny):
     watch = RunWatcher(run, ReadOffsets(), set())
     names = [name for name, _ in watch.poll()]
     assert names == ["metric", "sample", "sample"]
@@ -151,7 +151,7 @@ def test_a_page_that_follows_gets_each_event_once(run, tiny):
     assert watch.poll() == [("reset", {})]
 
 
-def test_an_event_is_never_large(run):
+def test_event_size_is_limited(run):
     with (run / "metrics.jsonl").open("a") as file:
         for step in range(21, 20_000):
             file.write(json.dumps({"step": step, "loss": 1 / step, "lr": 0.1}) + "\n")
@@ -161,7 +161,7 @@ def test_an_event_is_never_large(run):
     assert all(len(points) <= 2000 for points in told.values())
 
 
-def test_few_points_keep_the_extremes_and_the_end():
+def test_downsample_keeps_extremes_and_end():
     points = [[step, float(step % 7)] for step in range(10_000)]
     points[5000][1], points[5001][1] = 100.0, -100.0
     few = downsample(points, 200)
@@ -172,7 +172,7 @@ def test_few_points_keep_the_extremes_and_the_end():
     assert [p[0] for p in few] == sorted(p[0] for p in few)
 
 
-def test_a_quiet_run_is_silent_and_not_finished(run):
+def test_quiet_run_is_silent_not_finished(run):
     assert state(run)["state"] == "running"
     old = time.time() - 61
     os.utime(run / "metrics.jsonl", (old, old))
@@ -183,21 +183,21 @@ def test_a_quiet_run_is_silent_and_not_finished(run):
     assert (state(run)["state"], state(run)["reason"]) == ("ended", "stopped")
 
 
-def test_stop_is_an_empty_file(run):
+def test_stop_creates_empty_file(run):
     lock = Lock(run)
     stop(run)
     assert (run / "stop").read_bytes() == b""
     lock.release()
 
 
-def test_a_run_that_nobody_trains_cannot_be_stopped(run):
+def test_rejects_stop_of_run_that_is_not_training(run):
     with pytest.raises(Problem, match="so there is nothing to stop") as refusal:
         stop(run)
     assert (refusal.value.status, refusal.value.body["error"]["code"]) == (409, "not_running")
     assert not (run / "stop").exists()
 
 
-def test_marks_that_are_not_ours_are_none():
+def test_parse_rejects_invalid_offsets():
     assert str(ReadOffsets.parse("12-3")) == "12-3"
     for text in (None, "", "12", "-1-2", "1-2-3", "9" * 30 + "-1", "a-b"):
         assert ReadOffsets.parse(text) is None
@@ -219,8 +219,8 @@ WRONG = [
 ]
 
 
-def test_records_of_somebody_else_end_nothing(run):
-    """All of them are told or left out, and what is told can be sent as JSON."""
+def test_invalid_records_are_tolerated(run):
+    """Invalid records are dropped, and the response is valid JSON."""
     with (run / "metrics.jsonl").open("a") as file:
         file.writelines(f"{line}\n" for line in WRONG)
     (run / "samples.jsonl").write_text('{"step": 1e999, "text": "a \\ud800"}\n{"text": 3}\n')
@@ -236,7 +236,7 @@ def test_records_of_somebody_else_end_nothing(run):
     json.dumps(state(run), allow_nan=False, ensure_ascii=False).encode()
 
 
-def test_what_is_no_file_is_not_read(run, tmp_path):
+def test_symlinks_and_pipes_are_not_read(run, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text('{"step": 1, "loss": 2.0, "text": "secret"}\n')
     for name in ("metrics.jsonl", "samples.jsonl"):
@@ -254,11 +254,11 @@ def test_what_is_no_file_is_not_read(run, tmp_path):
     assert RunWatcher(run, ReadOffsets(), set()).poll() == []
 
 
-def test_a_run_that_is_gone_has_a_state(tmp_path):
+def test_removed_run_is_silent(tmp_path):
     assert state(tmp_path / "gone")["state"] == "silent"
 
 
-def test_stop_makes_no_file_elsewhere(run, tmp_path):
+def test_stop_does_not_follow_symlink(run, tmp_path):
     (run / "stop").symlink_to(tmp_path / "elsewhere")
     lock = Lock(run)
     stop(run)

@@ -1,4 +1,4 @@
-"""Text out of files is cut, and always valid Unicode."""
+"""Text from files is shortened and always valid Unicode."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from clearformer.explore.safe_text import MAX_LENGTH, clean
 
 
 @pytest.mark.parametrize("text", ["", "plain", "ä€🙂", "a\nb\x00"])
-def test_text_stays_as_it_is(text):
+def test_valid_text_is_unchanged(text):
     assert clean(text) == text
 
 
-def test_what_utf8_cannot_write_is_a_question_mark():
+def test_lone_surrogates_become_question_marks():
     assert clean("a\ud800b\udcff") == "a?b?"
 
 
-def test_long_text_is_cut():
+def test_long_text_is_shortened():
     assert clean("x" * 9999) == "x" * MAX_LENGTH
     assert clean("xyz", 2) == "xy"

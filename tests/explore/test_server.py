@@ -1,4 +1,4 @@
-"""A port, and connections that must not wait."""
+"""The server: port selection and connection timeouts."""
 
 import http.client
 import logging
@@ -23,7 +23,7 @@ def impatient(monkeypatch):
         yield host, int(port)
 
 
-def test_a_port_that_is_taken_gives_way_to_a_free_one():
+def test_taken_port_falls_back_to_free_port():
     first = bind_socket("127.0.0.1", 0)
     port = first.getsockname()[1]
     second = bind_socket("127.0.0.1", port)
@@ -34,7 +34,7 @@ def test_a_port_that_is_taken_gives_way_to_a_free_one():
         bind_socket("no such host", 0)
 
 
-def test_whoever_comes_before_the_server_has_started_waits_for_it():
+def test_early_connection_waits_for_start():
     server = Server(create_app(Library([])), "127.0.0.1", 0)
     with socket.create_connection(("127.0.0.1", server.port), timeout=300) as early:
         early.sendall(b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -42,7 +42,7 @@ def test_whoever_comes_before_the_server_has_started_waits_for_it():
             assert early.recv(4096).startswith(b"HTTP/1.1 200")
 
 
-def test_a_request_that_does_not_arrive_is_closed(impatient):
+def test_incomplete_request_times_out(impatient):
     for part in (b"", b"GET / HT", b"POST /api/traces HTTP/1.1\r\nHost: localhost\r\n"
                  b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"):  # fmt: skip
         with socket.create_connection(impatient, timeout=60) as connection:
@@ -51,7 +51,7 @@ def test_a_request_that_does_not_arrive_is_closed(impatient):
                 pass
 
 
-def test_a_client_that_sends_a_byte_now_and_then_is_closed_too(impatient):
+def test_slow_client_times_out(impatient):
     with socket.create_connection(impatient, timeout=0.05) as connection:
         for _ in range(1000):
             try:
@@ -79,8 +79,8 @@ def answer_of(connection, end):
     return answer
 
 
-def test_every_request_of_a_connection_has_its_time(impatient, monkeypatch):
-    """Also the second: the first one has been answered, and counts no more."""
+def test_timeout_applies_to_every_request(impatient, monkeypatch):
+    """Also to the second request of a connection."""
     monkeypatch.setattr(TimeoutProtocol, "seconds", 300)
     with socket.create_connection(impatient, timeout=60) as connection:
         connection.sendall(INFO)
@@ -100,7 +100,7 @@ def test_every_request_of_a_connection_has_its_time(impatient, monkeypatch):
             pytest.fail("it was never closed")
 
 
-def test_a_body_that_comes_after_its_refusal_has_arrived(monkeypatch):
+def test_late_body_after_rejection_keeps_connection(monkeypatch):
     """The connection is not closed for it later, and the next request is answered."""
     monkeypatch.setattr(TimeoutProtocol, "seconds", 300)
     head = b"POST /api/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n{"
@@ -124,7 +124,7 @@ def test_a_body_that_comes_after_its_refusal_has_arrived(monkeypatch):
         assert answer_of(connection, b'"problems":{}}').startswith(b"HTTP/1.1 200")
 
 
-def test_a_client_that_does_not_read_is_let_go(monkeypatch):
+def test_client_that_does_not_read_is_disconnected(monkeypatch):
     """Its connection is one of a limited number."""
     monkeypatch.setattr(TimeoutProtocol, "stalled_seconds", 0.3)
     app = create_app(Library([]))
@@ -144,7 +144,7 @@ def test_a_client_that_does_not_read_is_let_go(monkeypatch):
         connection.close()
 
 
-def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd, monkeypatch):
+def test_open_streams_do_not_delay_shutdown(tiny, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(Server, "grace", 60)
     (tmp_path / "run").mkdir()
     (tmp_path / "run/config.json").write_text("{}")
@@ -161,8 +161,8 @@ def test_open_streams_do_not_hold_up_the_end(tiny, tmp_path, capfd, monkeypatch)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_connection_is_used_again_after_its_first_request(monkeypatch):
-    """Each request has a time of its own: between two of them no timer runs that could close it."""
+def test_connection_is_reused(monkeypatch):
+    """Each request has its own timer; between two of them no timer runs."""
     timers = []
     expect = TimeoutProtocol._expect_request
 
@@ -186,7 +186,7 @@ def test_a_connection_is_used_again_after_its_first_request(monkeypatch):
             assert all(each.cancelled() for each in timers)
 
 
-def test_what_is_logged_commands_no_terminal():
+def test_log_messages_are_escaped():
     """A defect is logged with its traceback, which may quote a request or a file."""
     try:
         raise RuntimeError("\x1b[2J\x9b3J")

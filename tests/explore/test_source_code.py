@@ -1,4 +1,4 @@
-"""The code that is shown is the code that runs."""
+"""The shown source code is the code that runs."""
 
 import html
 import inspect
@@ -13,21 +13,21 @@ from clearformer.http_server.errors import Problem
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_every_symbol_is_its_source(symbol):
+def test_every_symbol_shows_its_source(symbol):
     told = source(symbol)
     assert told["text"] == inspect.getsource(resolve(symbol))
     assert html.unescape(re.sub(r"<[^>]*>", "", told["html"])) == told["text"]
     assert told["file"].startswith("clearformer/")
 
 
-def test_every_stage_has_its_lines():
+def test_every_stage_has_source():
     assert set(AXES) - set(SUMMARIES) - {"logits"} <= set(STAGES)
     assert source("core.kernels.weights")["text"] == inspect.getsource(weights)
     assert symbols()["stages"]["weights"] == "core.kernels.weights"
 
 
 @pytest.mark.parametrize("symbol", ["os.system", "core.kernels", "../../etc/passwd", "", "a"])
-def test_nothing_else_is_shown(symbol):
+def test_rejects_other_symbols(symbol):
     with pytest.raises(Problem) as problem:
         source(symbol)
     assert problem.value.status == 404

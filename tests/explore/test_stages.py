@@ -1,4 +1,4 @@
-"""Stages follow from each other, and what is left of a map when it is not kept."""
+"""Attention stages and their summaries."""
 
 import math
 
@@ -14,7 +14,7 @@ def heads(queries, keys, width=4, groups=2):
     return torch.randn(1, 2, queries, width), *(torch.randn(1, groups, keys, width) for _ in "kv")
 
 
-def test_a_query_that_sees_nothing_has_weights_of_zero_and_not_nan():
+def test_fully_masked_query_has_zero_weights():
     q, k, v = heads(3, 3)
     attention_mask = torch.tensor([[False, False, True]])
     found = stages.attention_stages(q, k, v, Mask(Causal(), attention_mask), None)
@@ -23,13 +23,13 @@ def test_a_query_that_sees_nothing_has_weights_of_zero_and_not_nan():
     assert found["weights"][0, :, 2].sum(-1).tolist() == pytest.approx([1, 1])
 
 
-def test_a_decoder_may_have_more_queries_than_its_source_has_keys():
+def test_more_queries_than_keys_are_supported():
     found = stages.attention_stages(*heads(5, 2), Mask(Full()), None)
     assert found["weights"].shape == (1, 2, 5, 2)
     assert found["scores_masked"].isfinite().all()
 
 
-def test_thumbs_are_the_largest_weights_of_their_squares():
+def test_thumbs_are_max_pooled_weights():
     weights = torch.rand(1, 2, 130, 130)
     small = stages.summaries(weights, ["thumbs"])["thumbs"]
     assert small.shape == (1, 2, 44, 44)
@@ -37,7 +37,7 @@ def test_thumbs_are_the_largest_weights_of_their_squares():
     assert small[0, 0, 43, 43] == weights[0, 0, 129:, 129:].max()
 
 
-def test_reduced_weights_tell_where_a_head_looks():
+def test_summaries_of_known_attention():
     looks_back = torch.eye(4).roll(-1, dims=1)[None, None]  # row i sees i - 1, the first the last
     found = stages.summaries(looks_back, ["previous", "first", "entropy"])
     assert found["previous"].item() == 1
@@ -51,7 +51,7 @@ def test_reduced_weights_tell_where_a_head_looks():
     assert stages.summaries(even, ["previous"])["previous"].item() == pytest.approx(1 / 8)
 
 
-def test_nan_and_infinities_are_counted_but_not_the_mask():
+def test_count_nonfinite_ignores_mask():
     found = {
         "weights": torch.tensor([1.0, math.nan, math.nan]),
         "scores_masked": torch.tensor([-math.inf, 1.0]),

@@ -1,4 +1,4 @@
-"""Our own pages alone: Host, then Origin and content type, then token, on every route."""
+"""Access control on every route: Host, Origin, content type and token."""
 
 import http.client
 import json
@@ -38,7 +38,7 @@ def body(method):
     return b"{}" if method == "POST" else None
 
 
-def test_every_route_refuses_a_foreign_host_first(guarded):
+def test_every_route_rejects_foreign_host_first(guarded):
     for method, path in every_route(guarded.app):
         for host in ("evil.test", "[::1]", "10.1.2.3", "127.0.0.1.evil.test", "localhost.", ""):
             headers = {"Host": host, "Origin": "http://evil.test"}
@@ -46,7 +46,7 @@ def test_every_route_refuses_a_foreign_host_first(guarded):
             assert answer.status == 400, (method, path, host)
 
 
-def test_every_route_refuses_a_foreign_origin_before_it_asks_for_the_token(guarded):
+def test_every_route_rejects_foreign_origin_before_token(guarded):
     own = guarded.url
     for method, path in every_route(guarded.app):
         for origin in (
@@ -61,7 +61,7 @@ def test_every_route_refuses_a_foreign_origin_before_it_asks_for_the_token(guard
             assert "access-control-allow-origin" not in {name.lower() for name in answer.headers}
 
 
-def test_every_route_but_the_page_refuses_what_stands_on_another_site(guarded):
+def test_every_route_except_page_rejects_cross_site_requests(guarded):
     """An <img> or a <script> of another site sends no Origin."""
     for method, path in every_route(guarded.app):
         for site in ("cross-site", "same-site", "x"):
@@ -73,7 +73,7 @@ def test_every_route_but_the_page_refuses_what_stands_on_another_site(guarded):
         assert answer.status == 401  # asked for the token, as any other
 
 
-def test_every_route_wants_the_token(guarded):
+def test_every_route_requires_token(guarded):
     for method, path in every_route(guarded.app):
         for cookie in ("", "clearformer-00000000=x", 'clearformer="', "a=b; " * 20):
             answer = guarded.client.ask(method, path, headers={"Cookie": cookie}, raw=body(method))
@@ -81,13 +81,13 @@ def test_every_route_wants_the_token(guarded):
             assert json.loads(answer.body)["error"]["code"] == "no_token"
 
 
-def test_a_post_must_be_json(client):
+def test_post_requires_json(client):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         answer = client.ask("POST", "/api/traces", headers={"Content-Type": kind}, raw=b"{}")
         assert answer.status == 403
 
 
-def test_the_token_travels_once_in_the_address_and_then_as_a_cookie(guarded):
+def test_token_in_address_is_exchanged_for_cookie(guarded):
     ask = guarded.client.ask
     assert ask("GET", "/?token=wrong").status == 401
     assert ask("GET", f"/api/info?token={TOKEN}").status == 401
@@ -104,7 +104,7 @@ def test_the_token_travels_once_in_the_address_and_then_as_a_cookie(guarded):
     assert posted.status == 200
 
 
-def test_every_answer_carries_its_policy(client):
+def test_every_response_has_security_headers(client):
     for path in ("/", "/api/info", "/nowhere", "/static/explorer.js"):
         headers = {name.lower(): value for name, value in client.ask("GET", path).headers.items()}
         assert headers["content-security-policy"] == CSP
@@ -113,7 +113,7 @@ def test_every_answer_carries_its_policy(client):
         assert not any(name.startswith("access-control") for name in headers)
 
 
-def test_paths_that_climb_are_not_found(client):
+def test_path_traversal_is_not_found(client):
     for path in (
         "/static/../app.py",
         "/static/%2e%2e/app.py",
@@ -126,7 +126,7 @@ def test_paths_that_climb_are_not_found(client):
         assert client.ask("GET", path).status == 404, path
 
 
-def test_a_body_that_is_too_large_is_refused(client):
+def test_rejects_oversized_body(client):
     large = b'{"model": "' + b"x" * 2**20 + b'"}'
     assert client.ask("POST", "/api/traces", raw=large).status == 413
     # Without a length, in chunks: counted as they come.
@@ -140,7 +140,7 @@ def test_a_body_that_is_too_large_is_refused(client):
     connection.close()
 
 
-def test_who_lets_others_in_must_say_who():
+def test_public_host_requires_token():
     require_token("127.0.0.1", None)
     require_token("::1", None)
     require_token("0.0.0.0", TOKEN)
@@ -154,7 +154,7 @@ def test_who_lets_others_in_must_say_who():
         require_token("127.0.0.1", "short")
 
 
-def test_names_are_never_a_star():
+def test_allowed_hosts_has_no_wildcard():
     assert allowed_hosts("127.0.0.1") == ("127.0.0.1", "localhost")
     assert socket.gethostname().lower() in allowed_hosts("0.0.0.0")
     assert "*" not in "".join(allowed_hosts("0.0.0.0"))
@@ -163,7 +163,7 @@ def test_names_are_never_a_star():
     assert "[::1]" in allowed_hosts("::")
 
 
-def test_many_clients_at_once_are_answered_or_told_to_wait(explorer_server):
+def test_many_clients_are_answered_or_rejected(explorer_server):
     client, statuses, slow = explorer_server.client, [], []
     host, port = client.place.split(":")
     for _ in range(10):  # half a request each, and then nothing
@@ -211,7 +211,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_body_is_refused_in_one_sentence(client, explorer_server, name):
+def test_rejects_hostile_body(client, explorer_server, name):
     for method, path in every_route(explorer_server.app):
         if method == "POST":
             answer = client.ask("POST", path, raw=HOSTILE[name])
@@ -236,7 +236,7 @@ def test_a_hostile_body_is_refused_in_one_sentence(client, explorer_server, name
         b"POST /api/probe HTTP/1.1\r\nTransfer-Encoding: chunked, chunked",
     ],
 )  # fmt: skip
-def test_an_odd_request_is_refused_and_the_next_is_answered(client, start):
+def test_malformed_request_does_not_affect_next(client, start):
     host, port = client.place.split(":")
     with socket.create_connection((host, int(port)), timeout=300) as connection:
         connection.sendall(start + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -251,7 +251,7 @@ def test_an_odd_request_is_refused_and_the_next_is_answered(client, start):
     assert client.ask("GET", "/api/info").status == 200
 
 
-def test_there_are_no_web_sockets(client):
+def test_web_sockets_are_not_supported(client):
     headers = {
         "Connection": "Upgrade",
         "Upgrade": "websocket",
@@ -263,7 +263,7 @@ def test_there_are_no_web_sockets(client):
     assert "upgrade" not in {name.lower() for name in answer.headers}
 
 
-def test_routes_are_all_behind_the_gate(explorer_server):
+def test_every_route_is_in_schema(explorer_server):
     """A route that is not in the schema would have escaped the tests above."""
     known = set(explorer_server.app.openapi()["paths"])
     assert {route.path for router in ROUTERS for route in router.routes} == known

@@ -1,24 +1,24 @@
-"""Tokens as they are shown: everything is visible, nothing acts."""
+"""Display of tokens: everything visible, nothing interpreted."""
 
 from clearformer.explore.token_display import token_bytes, tokens, visible, vocabulary_items
 from clearformer.explore.traced_model import TracedModel
 from clearformer.text import BytePairs, Bytes
 
 
-def test_what_cannot_be_seen_is_shown():
+def test_invisible_characters_are_shown():
     assert visible("a b\n\t") == "a·b⏎⇥"
     assert visible("\x00\u202e\u2028") == "\\x00\\u{202E}\\u{2028}"
     assert visible("</script><b>") == "</script><b>"  # text it is, and text it stays
 
 
-def test_bytes_of_a_character_are_shown_one_by_one():
+def test_partial_bytes_are_shown_individually():
     model = TracedModel(None, tokenizer=Bytes())
     rows = tokens(model, [*"é ".encode()])
     assert [row["display"] for row in rows] == ["\\xC3", "\\xA9", "·"]
     assert [row["text"] for row in rows] == ["\ufffd", "\ufffd", " "]
 
 
-def test_pieces_of_byte_pairs_are_their_bytes():
+def test_token_bytes_of_byte_pairs():
     tokenizer = BytePairs.train(["été été the the the"] * 5, 300)
     text = "the été 💧\n"
     ids = tokenizer.encode(text).tolist()
@@ -29,7 +29,7 @@ def test_pieces_of_byte_pairs_are_their_bytes():
     assert shown.endswith("⏎")
 
 
-def test_tokens_of_a_memory_have_numbers_below_zero():
+def test_memory_tokens_have_negative_positions():
     rows = tokens(TracedModel(None), [5, 6, 7], first=-2)
     assert [(row["i"], row["id"], row["text"]) for row in rows] == [
         (-2, 5, "5"), (-1, 6, "6"), (0, 7, "7"),
@@ -39,13 +39,13 @@ def test_tokens_of_a_memory_have_numbers_below_zero():
     ]
 
 
-def test_marks_are_special(loaded):
+def test_special_tokens_are_marked(loaded):
     model = loaded("bert").model
     rows = tokens(model, [model.tokenizer.mask, model.tokenizer.encode("cat").item()])
     assert [row["special"] for row in rows] == [True, False]
 
 
-def test_pieces_that_go_on_with_a_word_are_known(loaded):
+def test_continuation_pieces_are_marked(loaded):
     def joined(model, text):
         ids = [*model.tokenizer.prefix_ids, *model.tokenizer.encode(text).tolist()]
         rows = tokens(model, ids)

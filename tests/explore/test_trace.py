@@ -1,4 +1,4 @@
-"""Tracing shows what the model computed, and leaves no trace in it."""
+"""Traces show what the model computed, and leave it unchanged."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -57,13 +57,13 @@ def ordinary(model, tokens):
         return first(model(tokens, tokens) if isinstance(model, Seq2Seq) else model(tokens))
 
 
-def test_traced_output_is_the_ordinary_output(model, tokens):
+def test_traced_output_equals_model_output(model, tokens):
     traced = first(trace(model, tokens).output)
     torch.testing.assert_close(traced, ordinary(model, tokens), rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
-def test_every_stage_follows_from_the_one_before(model, tokens):
+def test_stages_are_consistent(model, tokens):
     found = trace(model, tokens)
     assert len(found.recorded) == len(attentions(model))
     for (part, layer), stages in found.recorded.items():
@@ -90,7 +90,7 @@ def test_every_stage_follows_from_the_one_before(model, tokens):
 
 
 @torch.no_grad()
-def test_the_stream_is_the_sum_of_its_parts(model, tokens):
+def test_residual_stream_is_sum_of_parts(model, tokens):
     found = trace(model, tokens)
     for part, layer, block in blocks(model):
         own = found.recorded[part, layer]
@@ -108,7 +108,7 @@ def test_the_stream_is_the_sum_of_its_parts(model, tokens):
         torch.testing.assert_close(down, own["mlp_out"])
 
 
-def test_the_activation_is_applied_to_what_is_shown_before_it():
+def test_mlp_pre_is_before_activation():
     model = build(small("generator"))
     found = trace(model, torch.tensor([[1, 2, 3]]), ["mlp_pre", "mlp_hidden"])
     before, after = found.get("mlp_pre", 0), found.get("mlp_hidden", 0)
@@ -116,7 +116,7 @@ def test_the_activation_is_applied_to_what_is_shown_before_it():
     torch.testing.assert_close(before.relu(), after)
 
 
-def test_rotary_turns_what_was_projected_and_nothing_else_does():
+def test_only_rotary_changes_projected_queries_and_keys():
     for family, same in (("gpt2", True), ("modern", False), ("sparse", True)):
         found = trace(build(small(family)), torch.arange(6))
         equal = [
@@ -126,7 +126,7 @@ def test_rotary_turns_what_was_projected_and_nothing_else_does():
         assert equal == [same, same], family
 
 
-def test_nobody_looks_at_padding(model, tokens):
+def test_padding_gets_zero_weight(model, tokens):
     shorter = tokens[:, :9]
     given = (shorter, shorter) if isinstance(model, Seq2Seq) else shorter
     plain, padded = trace(model, given), trace(model, given, pad_to=LENGTH)
@@ -139,7 +139,7 @@ def test_nobody_looks_at_padding(model, tokens):
         trace(model, given, pad_to=3)
 
 
-def test_a_memory_is_looked_at_segment_by_segment(scrambled):
+def test_memory_is_traced_by_segment(scrambled):
     config = dataclasses.replace(small("xl"), length=4, cache=HiddenMemory(length=4))
     module = scrambled(build(config))
     model = TracedModel(module, config)
@@ -161,7 +161,7 @@ def test_a_memory_is_looked_at_segment_by_segment(scrambled):
         trace(model, list(range(10)), pad_to=12)
 
 
-def test_a_trace_reads_text_as_the_model_does():
+def test_trace_encodes_text_like_model():
     tokenizer = Bytes()
     config = dataclasses.replace(small("gpt2"), vocabulary=256)
     loaded = SimpleNamespace(model=build(config), config=config, tokenizer=tokenizer)
@@ -171,7 +171,7 @@ def test_a_trace_reads_text_as_the_model_does():
     assert list(found.recorded["self", 0]) == ["weights"]
 
 
-def test_what_cannot_be_traced_is_said_in_a_sentence():
+def test_rejects_invalid_arguments():
     model = build(small("gpt2"))
     for given, more, sentence in (
         ([1, 2], {"capture": ["weight"]}, "there is no stage 'weight'"),
@@ -192,7 +192,7 @@ def test_what_cannot_be_traced_is_said_in_a_sentence():
         found.get("attn_in", 0, 0)
 
 
-def test_a_trace_leaves_the_model_as_it_was(model, tokens):
+def test_trace_does_not_change_model(model, tokens):
     model.train()
     before = {name: vars(module).copy() for name, module in model.named_modules()}
     own = [attention.kernel for attention in attentions(model).values()]
@@ -204,7 +204,7 @@ def test_a_trace_leaves_the_model_as_it_was(model, tokens):
     assert [attention.kernel for attention in attentions(model).values()] == own
 
 
-def test_mask_and_positions_can_be_taken_away():
+def test_mask_and_positions_can_be_disabled():
     model = build(small("gpt2"))
     tokens = torch.tensor([[3, 1, 2, 0]])
     order = [2, 0, 3, 1]
@@ -219,7 +219,7 @@ def test_mask_and_positions_can_be_taken_away():
     assert (everything > 0).all()
 
 
-def test_layers_restrict_what_is_kept():
+def test_layers_limit_recording():
     model = build(small("gpt2"))
     found = trace(model, torch.tensor([[1, 2]]), layers=[1])
     assert list(found.recorded) == [("self", 1)]
@@ -231,7 +231,7 @@ def test_layers_restrict_what_is_kept():
         found.get("weights", 1, 9)
 
 
-def test_basic_stages_are_the_first_equations():
+def test_basic_stages_match_equations():
     x = torch.randn(5, 3)
     stages = basic_stages(x, Full())
     torch.testing.assert_close(stages["head_out"], attend(x))

@@ -1,4 +1,4 @@
-"""The last few traces are cached, within a number and a size."""
+"""Cache of recent traces, limited in number and size."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from clearformer.explore.trace_cache import TraceCache, size
 from clearformer.http_server.errors import Problem
 
 
-def test_the_oldest_trace_goes(loaded):
+def test_evicts_oldest_trace(loaded):
     store = TraceCache()
     made = [store.add(loaded("gpt2"), [1, 2, 3], {}) for _ in range(9)]
     assert len(store.traces) == 8
@@ -16,10 +16,10 @@ def test_the_oldest_trace_goes(loaded):
     assert problem.value.status == 404
     assert store.get(made[1].id) is made[1]
     store.add(loaded("gpt2"), [1], {})
-    assert store.get(made[1].id)  # it was looked at, so the third one went
+    assert store.get(made[1].id)  # it was used, so the third one was evicted
 
 
-def test_a_layer_is_computed_again_and_is_the_same(loaded):
+def test_recomputed_layer_is_equal(loaded):
     model = loaded("modern")
     cached = TraceCache().add(model, [1, 2, 3], {"mask": "none", "positions": False})
     whole = trace(model.model, [1, 2, 3], mask="none", positions=False)
@@ -29,7 +29,7 @@ def test_a_layer_is_computed_again_and_is_the_same(loaded):
     assert set(cached.overview.recorded["self", 0]) == {"thumbs", "entropy", "previous", "first"}
 
 
-def test_layers_go_when_there_is_no_more_room(loaded, monkeypatch):
+def test_evicts_layers_over_size_limit(loaded, monkeypatch):
     store = TraceCache()
     cached = store.add(loaded("gpt2"), list(range(30)), {})
     one = size(cached.layer(0))

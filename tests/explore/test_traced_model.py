@@ -1,4 +1,4 @@
-"""A text as each kind of model reads it."""
+"""Encoding text for each kind of model."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from clearformer.explore.traced_model import (
 )
 
 
-def test_each_kind_of_model_reads_in_its_own_way(loaded):
+def test_encode_for_each_kind_of_model(loaded):
     bert = loaded("bert").model
     pieces = bert.pieces(encode(bert, "the [MASK] sat"))
     assert pieces == ["[CLS]", "the", "[MASK]", "sat", "[SEP]"]
@@ -27,14 +27,14 @@ def test_each_kind_of_model_reads_in_its_own_way(loaded):
     assert given.queries("cross") == encode_target(original, "a dog") == given.keys("decoder")
 
 
-def test_two_sentences_are_told_apart(loaded):
+def test_two_sentences_get_segments(loaded):
     bert = loaded("bert").model
     given = encode_input(bert, "the cat [SEP] the dog")
     assert given.segments.tolist() == [[0, 0, 0, 0, 1, 1, 1]]
     assert encode_input(bert, "the cat").segments is None
 
 
-def test_a_memory_is_behind_the_last_segment(loaded):
+def test_input_of_memory_model_is_last_segment_with_memory(loaded):
     given = encode_input(
         loaded("xl").model, "the cat sat on the mat"
     )  # 22 characters, segments of 8
@@ -43,7 +43,7 @@ def test_a_memory_is_behind_the_last_segment(loaded):
     assert len(given.keys("self")) == 14
 
 
-def test_an_object_that_has_a_model_can_be_traced(loaded):
+def test_as_traced_model_accepts_modules_and_wrappers(loaded):
     model = loaded("gpt2").model
     assert as_traced_model(model) is model
     assert as_traced_model(model.module).tokenizer is None
@@ -51,7 +51,7 @@ def test_an_object_that_has_a_model_can_be_traced(loaded):
         as_traced_model("gpt2")
 
 
-def test_what_cannot_be_read_is_said(loaded):
+def test_rejects_invalid_inputs(loaded):
     gpt2 = loaded("gpt2").model
     with pytest.raises(ValueError, match="the prompt is empty"):
         encode_input(gpt2, "")

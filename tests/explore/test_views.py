@@ -1,4 +1,4 @@
-"""Answers are the numbers of the Python trace, for every family."""
+"""Responses contain the numbers of the Python trace, for every family."""
 
 import math
 
@@ -25,7 +25,7 @@ def keep(loaded, id, text=TEXT, **settings):
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, "original"])
-def test_every_number_is_that_of_the_trace(loaded, family):
+def test_responses_match_trace(loaded, family):
     cached = keep(loaded, family)
     whole = trace(cached.loaded.model, cached.tokens)
     answer = views.overview(cached)
@@ -62,7 +62,7 @@ def test_every_number_is_that_of_the_trace(loaded, family):
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, "original"])
-def test_a_component_is_x_times_w_plus_b(loaded, family):
+def test_projection_is_x_times_w_plus_b(loaded, family):
     cached = keep(loaded, family)
     for part in cached.overview.parts:
         found = cached.layer(1).recorded[part, 1]
@@ -77,7 +77,7 @@ def test_a_component_is_x_times_w_plus_b(loaded, family):
             assert told["turned"] == pytest.approx(float(found[which][0, 1, last, 3]), abs=1e-6)
 
 
-def test_remembered_tokens_are_known_by_their_keys_alone(loaded):
+def test_rejects_projection_of_memory_tokens(loaded):
     with pytest.raises(
         Problem, match="only the key and the value of a remembered token"
     ) as problem:
@@ -85,20 +85,20 @@ def test_remembered_tokens_are_known_by_their_keys_alone(loaded):
     assert problem.value.status == 409
 
 
-def test_the_whole_text_is_told_where_only_its_last_segment_looks(loaded):
+def test_overview_includes_whole_text_of_segments(loaded):
     told = views.overview(keep(loaded, "xl"))
     assert "".join(token["text"] for token in told["text_tokens"]) == TEXT
     assert len(told["tokens"]) == 6
     assert views.overview(keep(loaded, "gpt2"))["text_tokens"] is None
 
 
-def test_query_heads_that_share_keys_say_so(loaded):
+def test_grouped_query_heads_are_reported(loaded):
     cached = keep(loaded, "modern")
     assert views.query(cached, 0, 1, 0, None)["group"] == {"key_head": 0, "of": 1}
     assert views.query(keep(loaded, "gpt2"), 0, 1, 0, None)["group"] is None
 
 
-def test_logits_are_of_the_whole_vocabulary(loaded):
+def test_logits_cover_whole_vocabulary(loaded):
     cached = keep(loaded, "gpt2")
     told = views.logits(cached, -1)
     logits = cached.overview.logits[-1]
@@ -110,7 +110,7 @@ def test_logits_are_of_the_whole_vocabulary(loaded):
     assert {each["text"] for each in classes["top"]} == {"negative", "positive"}
 
 
-def test_bits_are_the_surprise_of_what_came(loaded):
+def test_bits_are_surprisal_of_next_token(loaded):
     cached = keep(loaded, "gpt2")
     bits = unpack(views.overview(cached)["bits"])
     assert math.isnan(bits[0])
@@ -121,13 +121,13 @@ def test_bits_are_the_surprise_of_what_came(loaded):
     assert views.overview(keep(loaded, "bert"))["bits"] is None
 
 
-def test_a_classifier_tells_its_classes(loaded):
+def test_classifier_reports_class_probabilities(loaded):
     probs = views.overview(keep(loaded, "classifier"))["probs"]
     assert [each["label"] for each in probs] == ["negative", "positive"]
     assert sum(each["p"] for each in probs) == pytest.approx(1)
 
 
-def test_nan_is_counted_and_named(loaded):
+def test_nan_is_counted_by_layer_and_stage(loaded):
     rows = views.overview(keep(loaded, "nan"))["nonfinite"]
     assert rows[0] == {
         "part": "self", "layer": 1, "stage": "parameters", "count": 3, "nan": 3, "inf": 0,
@@ -138,7 +138,7 @@ def test_nan_is_counted_and_named(loaded):
     assert views.overview(keep(loaded, "gpt2"))["nonfinite"] == []
 
 
-def test_shapes_are_those_of_the_tensors(loaded):
+def test_shapes_match_tensors(loaded):
     cached = keep(loaded, "gpt2")
     whole = trace(cached.loaded.model, cached.tokens)
     rows = {(row["part"], row["stage"]): row["shape"] for row in views.overview(cached)["shapes"]}
@@ -148,7 +148,7 @@ def test_shapes_are_those_of_the_tensors(loaded):
     assert rows["self", "logits"] == list(whole.logits.shape)
 
 
-def test_very_long_texts_are_pooled_but_queries_stay_exact(loaded):
+def test_long_texts_are_pooled_but_queries_are_exact(loaded):
     cached = keep(loaded, "modern", "x" * 800)
     told = views.attention(cached, 0, 0, "weights", None)
     assert (told["rows"], told["cols"], told["pooled"]) == (800, 800, 2)
@@ -160,13 +160,13 @@ def test_very_long_texts_are_pooled_but_queries_stay_exact(loaded):
     assert problem.value.status == 413
 
 
-def test_small_pictures_shrink_until_they_fit(loaded, monkeypatch):
+def test_thumbnails_shrink_to_fit_limit(loaded, monkeypatch):
     monkeypatch.setattr(views, "MAX_RESPONSE_BYTES", 2048)
     told = views.overview(keep(loaded, "modern", "x" * 64))["thumbs"]["self"]
     assert told["shape"] == [2, 2, 16, 16]
 
 
-def test_places_that_are_not_there_are_refused(loaded):
+def test_rejects_invalid_layers_heads_and_positions(loaded):
     cached = keep(loaded, "gpt2")
     for given, sentence in (
         ((9, 0, "weights", None), "layer is 9, but it must be from 0 to 1"),
@@ -187,8 +187,8 @@ def test_places_that_are_not_there_are_refused(loaded):
     [c.Features(), c.TokenClassifier(), c.AnswerSpan(), c.NextSentence(), c.MultipleChoice()],
     ids=lambda head: type(head).__name__,
 )
-def test_a_head_without_a_verb_is_looked_at_without_its_scores(tiny, tmp_path, head):
-    """Its numbers are no scores of tokens, and must not be shown with the names of some."""
+def test_head_without_verb_shows_no_scores(tiny, tmp_path, head):
+    """Its outputs are not token scores, and must not be labelled with tokens."""
     tokenizer = tiny.tokenizer_of("wordpiece")
     config = tiny.config_of("bert", tokenizer, {"head": head, "segments": 2})
     tiny.write_run(tmp_path / "run", config, tiny.build(config), tokenizer)

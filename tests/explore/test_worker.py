@@ -1,4 +1,4 @@
-"""One call at a time, eight that wait, and a thread that outlives mistakes."""
+"""Worker thread: one call at a time, at most eight waiting."""
 
 import asyncio
 import threading
@@ -16,14 +16,14 @@ def worker():
     made.close()
 
 
-def test_calls_run_one_after_the_other_in_order(worker):
+def test_calls_run_in_order(worker):
     done = []
     futures = [worker.submit(lambda n=n: done.append(n)) for n in range(5)]
     [future.result(60) for future in futures]
     assert done == [0, 1, 2, 3, 4]
 
 
-def test_the_ninth_that_waits_is_told_so(worker):
+def test_rejects_ninth_waiting_call(worker):
     gate, running = threading.Event(), threading.Event()
 
     def busy():
@@ -43,13 +43,13 @@ def test_the_ninth_that_waits_is_told_so(worker):
     assert all(future.done() for future in waiting)
 
 
-def test_a_mistake_goes_to_whoever_asked(worker):
+def test_exception_is_raised_to_caller(worker):
     with pytest.raises(ZeroDivisionError):
         worker.submit(lambda: 1 / 0).result(60)
     assert worker.submit(lambda: 7).result(60) == 7
 
 
-def test_a_call_that_nobody_waits_for_is_left_out(worker):
+def test_cancelled_call_is_skipped(worker):
     gate, done = threading.Event(), []
 
     async def ask():
@@ -66,7 +66,7 @@ def test_a_call_that_nobody_waits_for_is_left_out(worker):
     assert done == []
 
 
-def test_an_answer_that_takes_too_long_is_given_up(worker, monkeypatch):
+def test_slow_call_times_out(worker, monkeypatch):
     monkeypatch.setattr("clearformer.explore.worker.RESPONSE_SECONDS", 0.05)
     gate = threading.Event()
     with pytest.raises(Problem, match="the model gave no answer") as problem:

@@ -1,4 +1,4 @@
-"""Vectors of neighbours, and dropout of whole tokens."""
+"""Neighbour embeddings and dropout of whole tokens."""
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ def token_table():
     return nn.Embedding(VOCABULARY, WIDTH)
 
 
-def test_a_pair_is_a_token_and_the_one_before_it():
+def test_neighbour_embedding_depends_on_previous_token():
     pairs = Neighbours(1009, WIDTH)
     seen = pairs(torch.tensor([[3, 4, 3, 4, 5]]))[0]
     assert torch.equal(seen[1], seen[3]), "the pair 3 4 stands twice"
@@ -20,7 +20,7 @@ def test_a_pair_is_a_token_and_the_one_before_it():
     assert not torch.equal(seen[3], pairs(torch.tensor([[4, 3]]))[0, 1]), "order matters"
 
 
-def test_padding_is_nobodys_neighbour():
+def test_padding_is_not_a_neighbour():
     embedding = NeighbourEmbedding(token_table(), LENGTH, neighbours=1009)
     alone = embedding(torch.tensor([[3, 4]]))
     attention_mask = torch.tensor([[False, True, True]])
@@ -29,7 +29,7 @@ def test_padding_is_nobodys_neighbour():
         assert torch.equal(padded[:, 1:], alone)
 
 
-def test_a_dropped_token_is_gone_and_so_are_its_pairs():
+def test_token_dropout_drops_token_and_its_pairs():
     embedding = NeighbourEmbedding(token_table(), LENGTH, neighbours=1009, token_dropout=0.5)
     tokens = torch.randint(VOCABULARY, (50, 6))
     words, pairs = embedding.token(tokens), embedding.neighbours(tokens)

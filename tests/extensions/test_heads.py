@@ -1,4 +1,4 @@
-"""Pools, BERT's two objectives, and heads of imported checkpoints."""
+"""Pooling heads, BERT's two pretraining objectives, and heads of imported checkpoints."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def hidden():
     return torch.randn(3, 5, WIDTH)
 
 
-def test_the_pooler_is_the_first_token_through_a_layer_and_a_tanh(hidden):
+def test_pooler_applies_linear_and_tanh_to_first_token(hidden):
     pooler = more_heads.Pooler(WIDTH)
     attention_mask = torch.tensor([[True] * 5, [False, True, True, True, True], [True] * 5])
     first = torch.stack((hidden[0, 0], hidden[1, 1], hidden[2, 0]))
@@ -43,13 +43,13 @@ def test_pretraining_has_two_objectives(hidden):
     torch.testing.assert_close(totals[1:], heads.cross_entropy(sentence, follows)[0])
 
 
-def test_features_are_the_pooled_hidden_states_and_nothing_else(hidden):
+def test_features_head_only_pools(hidden):
     head = more_heads.Features(heads.mean_pool)
     assert head(hidden).equal(hidden.mean(dim=1))
     assert list(head.parameters()) == []
 
 
-def test_a_class_for_every_token(hidden):
+def test_token_classifier_logits_and_loss(hidden):
     head = more_heads.TokenClassifier(WIDTH, classes=3, bias=False)
     given = head(hidden)
     torch.testing.assert_close(given, hidden @ head.project.weight.T)
@@ -60,6 +60,6 @@ def test_a_class_for_every_token(hidden):
     assert count.item() == 9
 
 
-def test_a_classifier_may_have_no_bias(hidden):
+def test_classifier_without_bias(hidden):
     head = heads.Classifier(more_heads.last_pool, WIDTH, classes=4, bias=False)
     torch.testing.assert_close(head(hidden), hidden[:, -1] @ head.project.weight.T)

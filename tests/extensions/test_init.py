@@ -1,4 +1,4 @@
-"""Later recipes for initial weights, as published."""
+"""Further initialization recipes, as published."""
 
 import math
 
@@ -31,13 +31,13 @@ def drawn(small, family):
 
 
 def assert_normal(weight, deviation, mean=0.0):
-    """Within what so few draws allow: five standard errors."""
+    """Within five standard errors."""
     errors = 5 / math.sqrt(weight.numel())
     assert weight.std().item() == pytest.approx(deviation, rel=errors)
     assert weight.mean().item() == pytest.approx(mean, abs=errors * deviation)
 
 
-def test_transformer_xl_draws_position_biases_and_norms(small):
+def test_transformer_xl_init_of_position_biases_and_norms(small):
     model, writers, others = drawn(small, "xl")
     for matrix in (*writers, *others, model.embedding.token):
         assert_normal(matrix.weight, 0.02)
@@ -49,7 +49,7 @@ def test_transformer_xl_draws_position_biases_and_norms(small):
             assert_normal(module.weight, 0.02, mean=1.0)
 
 
-def test_sparse_starts_from_zero_logits(small):
+def test_sparse_init_gives_zero_logits(small):
     model, writers, others = drawn(small, "sparse")
     assert_normal(model.embedding.token.weight, 0.125 / math.sqrt(WIDTH))
     for matrix in others:
@@ -59,7 +59,7 @@ def test_sparse_starts_from_zero_logits(small):
     assert not model(torch.zeros(1, 4, dtype=torch.long)).any()
 
 
-def test_modern_blocks_start_as_the_identity(small):
+def test_modern_init_makes_blocks_identity(small):
     model, writers, others = drawn(small, "modern")
     assert not any(writer.weight.any() for writer in writers)
     for matrix in others:

@@ -1,4 +1,4 @@
-"""Activations and a norm of later architectures."""
+"""Further activations and RMSNorm."""
 
 import math
 
@@ -17,7 +17,7 @@ ACTIVATIONS = {
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_are_their_formulas(name):
+def test_activations_match_formulas(name):
     activation, formula = ACTIVATIONS[name]
     x = torch.linspace(-4, 4, 33, dtype=torch.float64)
     expected = torch.tensor([formula(each) for each in x.tolist()], dtype=torch.float64)
@@ -25,7 +25,7 @@ def test_activations_are_their_formulas(name):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_norm_divides_by_the_root_of_the_mean_square_in_its_inputs_precision(dtype):
+def test_rms_norm_matches_formula_in_input_dtype(dtype):
     norm, x = RMSNorm(6, eps=1e-5), torch.randn(3, 6, dtype=dtype)
     torch.nn.init.normal_(norm.weight)
     y = norm(x)

@@ -1,4 +1,4 @@
-"""Patterns of graphs and pictures, by head and by sequence."""
+"""Graph and image patterns, and patterns per head and per sequence."""
 
 import torch
 
@@ -6,7 +6,7 @@ from clearformer.core.patterns import Causal, Local, Strided
 from clearformer.extensions.patterns import Each, PerHead, Region, Row, Shifted
 
 
-def test_heads_and_rows_pass_through_compositions():
+def test_by_head_and_by_row_distribute_over_compositions():
     local, strided = Local(2), Strided(3)
     pattern = Causal() & PerHead((local, strided))
     assert pattern.by_head(4) == (Causal() & local, Causal() & strided) * 2
@@ -15,16 +15,16 @@ def test_heads_and_rows_pass_through_compositions():
     assert Causal().by_head(4) == Causal().by_row(3) == (Causal(),)
 
 
-def test_a_region_is_a_rectangle():
+def test_region_is_a_rectangle():
     assert Region((1, 3), (0, 2)).draw(4) == "· · · ·\n■ ■ · ·\n■ ■ · ·\n· · · ·"
     assert Region((2, None), (3, None)).draw(4) == "· · · ·\n· · · ·\n· · · ■\n· · · ■"
 
 
-def test_a_shifted_pattern_counts_from_its_place():
+def test_shifted_pattern_starts_at_offset():
     whole, moved = Row(3).table(9, 9), Shifted(Row(3), 2).table(11, 11)
     assert torch.equal(moved[2:, 2:], whole)
 
 
-def test_together_they_allow_what_one_of_them_does():
+def test_per_head_table_is_union():
     both = PerHead((Local(2), Strided(3)))
     assert torch.equal(both.table(9, 9), (Local(2) | Strided(3)).table(9, 9))

@@ -1,4 +1,4 @@
-"""ALiBi and positions of pictures; scaled rotary angles are in tests/core/test_positions.py."""
+"""ALiBi and grid positions; scaled rotary angles are in tests/core/test_positions.py."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def heads(length, dtype=torch.float64):
 SHAPES = [(5, 5), (2, 5), (3, 4), (2, 2), (1, 5), (1, 2), (1, 1)]
 
 
-def test_a_grid_adds_a_row_and_a_column():
+def test_grid_adds_row_and_column_embedding():
     grid = Grid(columns=4).embedding_parameters(10, 8)
     given = Grid(columns=4).added(torch.arange(12), 8, grid).view(3, 4, 8)
     for row, column in itertools.product(range(3), range(4)):
@@ -26,7 +26,7 @@ def test_a_grid_adds_a_row_and_a_column():
         torch.testing.assert_close(given[row, column], expected)
 
 
-def test_alibi_slopes_are_the_published_ones():
+def test_alibi_slopes_match_published_values():
     assert alibi_slopes(8) == tuple(2.0**-n for n in range(1, 9))  # 1/2 ... 1/256
     # The released code for 12 heads: the 8 of 8 heads, then every other one of 16 heads.
     expected = [2.0**-n for n in range(1, 9)] + [2.0**-n for n in (0.5, 1.5, 2.5, 3.5)]

@@ -1,4 +1,4 @@
-"""Every family builds, learns, saves, loads, compiles and runs in every precision."""
+"""Every family builds, trains, saves, loads, compiles and runs in every precision."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ from clearformer.families.recipes import going_on, recipe
 DTYPES = [torch.bfloat16, torch.float32, torch.float64]
 
 
-def test_names():
+def test_family_and_preset_names():
     assert list(FAMILIES) == [
         "classifier",
         "generator",
@@ -33,7 +33,7 @@ def test_names():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_alone_is_its_first_size(family):
+def test_family_name_selects_first_size(family):
     _, sizes = FAMILIES[family]
     assert preset(family).name == f"{family}-{next(iter(sizes))}"
 
@@ -49,14 +49,14 @@ def test_a_family_alone_is_its_first_size(family):
         ("gpt2-0123456789", "there is no model 'gpt2-0123456789': known: gpt2-small, gpt2-medium"),
     ],
 )
-def test_unknown_names_are_refused_with_the_nearest(name, message):
+def test_rejects_unknown_name_with_suggestion(name, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         preset(name)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_runs_and_learns_in_every_precision(
+def test_forward_and_backward_in_every_precision(
     family, dtype, small, scrambled, example, logits, gradients
 ):
     config = small(family)
@@ -74,8 +74,8 @@ def test_runs_and_learns_in_every_precision(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_learns_a_batch_by_heart(family, small, example):
-    """As it is drawn, not scrambled: a few steps lower the loss of one batch by a lot."""
+def test_overfits_one_batch(family, small, example):
+    """With the initial weights, a few steps lower the loss of one batch by a lot."""
     config = small(family)
     batch = example(config)
     model = build(config)
@@ -94,7 +94,7 @@ def test_learns_a_batch_by_heart(family, small, example):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_saves_and_loads_bit_for_bit(family, small, scrambled, example, logits, tmp_path):
+def test_save_and_load_is_bitwise_exact(family, small, scrambled, example, logits, tmp_path):
     config = small(family)
     saved, loaded = scrambled(build(config)), build(config, seed=1)
     save_model(saved, str(tmp_path / "model.safetensors"))
@@ -123,7 +123,7 @@ BACKENDS = dict.fromkeys(FAMILIES, "aot_eager") | {"classifier": "inductor", "gp
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_compiles_whole_and_stays_the_same_function(family, small, scrambled, example, logits):
+def test_compiles_without_graph_breaks_and_matches_eager(family, small, scrambled, example, logits):
     torch.compiler.reset()
     config = small(family, layers=1, **({"decoder_layers": 1} if family == "original" else {}))
     batch = example(config)
@@ -140,7 +140,7 @@ def test_compiles_whole_and_stays_the_same_function(family, small, scrambled, ex
     torch.testing.assert_close(values_and_gradients(), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_recipes_fit_their_models():
+def test_recipes_match_model_kind():
     for name in presets():
         data, train = recipe(preset(name))
         masked = name.startswith("bert")
@@ -157,7 +157,7 @@ def test_recipes_fit_their_models():
     assert recipe(preset("bert-tiny"))[0].masking.rate == 0.15  # as published
 
 
-def test_going_on_keeps_the_tokenizer_and_is_gentler():
+def test_finetuning_recipe_keeps_tokenizer_and_lowers_learning_rate():
     for name in ("bert-mini", "gpt2-small", "classifier-imdb"):
         model = preset(name)
         data, train = going_on(model, "wordpiece", 1234)

@@ -1,4 +1,4 @@
-"""Transformer-XL, term by term: the published definition as loops over single numbers.
+"""Transformer-XL against the published definition, computed with scalar loops.
 
 The released implementations no longer run with current libraries, so the fixture is derived
 from the paper: section 3.3, with memory, post-norm, ReLU, u, v and the sinusoid of distance.
@@ -88,13 +88,13 @@ def segments_of(model, config, tokens, length):
 
 
 @pytest.mark.parametrize("length", [3, 4])
-def test_logits_are_those_of_the_published_definition(model, config, length):
+def test_logits_match_published_definition(model, config, length):
     tokens = torch.randint(config.vocabulary, (3 * length,))
     for given, expected in segments_of(model, config, tokens, length):
         torch.testing.assert_close(given, expected)
 
 
-def test_gradients_are_those_of_the_published_definition(model, config):
+def test_gradients_match_published_definition(model, config):
     tokens = torch.randint(config.vocabulary, (8,))
     for given, expected in segments_of(model, config, tokens, 4):
         mixture = torch.linspace(-1, 1, given.numel()).view_as(given).double()
@@ -104,7 +104,7 @@ def test_gradients_are_those_of_the_published_definition(model, config):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_memory_is_a_longer_context_with_a_stopped_gradient(model, config):
+def test_memory_equals_longer_context_with_detached_prefix(model, config):
     """One layer: the segment after a memory is the end of the longer segment, but for the
     gradient, which is that of a long segment whose first part is held fixed."""
     config = replace(config, layers=1)
@@ -129,7 +129,7 @@ def test_a_memory_is_a_longer_context_with_a_stopped_gradient(model, config):
     torch.testing.assert_close(given, expected)
 
 
-def test_a_longer_memory_than_trained_only_adds_to_what_is_seen(model, config):
+def test_segments_with_full_memory_give_loss_of_whole_text(model, config):
     """All at once, or in segments with a memory that holds everything: the same losses."""
     from clearformer.core.cache import HiddenMemory as Memory
 

@@ -1,4 +1,4 @@
-"""Beam search: equal to transformers', token for token, and to a search without any cache."""
+"""Beam search: equal to transformers token for token, and to a search without a cache."""
 
 import re
 
@@ -65,7 +65,7 @@ def found_by_us(model, config, tokens, attention_mask, beam, max_tokens=MOST):
         Beam(width=5, best=3, length_penalty=-0.5),
     ],
 )
-def test_the_same_search_as_transformers(marian, sources, beam, seed, ending):
+def test_matches_transformers_beam_search(marian, sources, beam, seed, ending):
     theirs, ours, config = marian(seed, ending)
     tokens, attention_mask = sources(LENGTHS, seed)
     expected = found_by_transformers(theirs, tokens, attention_mask, beam)
@@ -83,7 +83,7 @@ def test_the_same_search_as_transformers(marian, sources, beam, seed, ending):
     )
 
 
-def test_the_test_has_sentences_of_many_lengths(marian, sources):
+def test_cases_cover_many_lengths(marian, sources):
     lengths = set()
     for seed in range(8):
         _, ours, config = marian(seed % 4, ending=2.0 + seed / 8)
@@ -95,7 +95,7 @@ def test_the_test_has_sentences_of_many_lengths(marian, sources):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sentence_does_not_depend_on_its_batch_or_its_padding(marian, sources, seed):
+def test_result_does_not_depend_on_batch_or_padding(marian, sources, seed):
     _, ours, config = marian(seed)
     tokens, attention_mask = sources(LENGTHS, seed)
     beam = Beam(width=4, best=4)
@@ -136,7 +136,7 @@ def uncached(model, config, source, beam, max_tokens=MOST):
 
 
 @torch.no_grad()
-def test_the_same_as_without_a_cache_token_for_token(marian, sources):
+def test_matches_search_without_cache(marian, sources):
     beam = Beam(width=3, best=3)
     for seed in range(3):
         _, ours, config = marian(seed)
@@ -152,7 +152,7 @@ def test_the_same_as_without_a_cache_token_for_token(marian, sources):
 # --- one stack -----------------------------------------------------------------------------
 
 
-def test_a_generator_continues_as_transformers_does(small, scrambled, prompt_rows):
+def test_decoder_only_beam_search_matches_transformers(small, scrambled, prompt_rows):
     """The same search with a decoder-only model, prompts padded on the left."""
     torch.manual_seed(0)
     config = small("gpt2", vocabulary=60, length=40)
@@ -205,8 +205,8 @@ def test_a_generator_continues_as_transformers_does(small, scrambled, prompt_row
 
 
 @pytest.mark.parametrize("family", ["modern", "xl", "generator", "sparse"])
-def test_every_family_with_a_past_can_be_searched(family, small, scrambled, prompt_rows):
-    """Beams share nothing they should not: the score is that of the sequence run at once."""
+def test_beam_scores_match_uncached_model_for_every_family(family, small, scrambled, prompt_rows):
+    """Beams do not affect each other: the score equals that of the whole sequence."""
     config = small(family, length=24)
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 4))
@@ -227,13 +227,13 @@ def test_every_family_with_a_past_can_be_searched(family, small, scrambled, prom
 
 
 @pytest.mark.parametrize("size", [10, 2047, 4096, 5001])
-def test_the_largest_are_those_of_topk(size):
+def test_largest_matches_topk(size):
     rows = torch.randn(6, size)
     for given, expected in zip(largest(rows, 7), rows.topk(7), strict=True):
         assert given.equal(expected)
 
 
-def test_candidates_are_the_best_of_all_versions():
+def test_candidates_are_best_over_all_beams():
     logits, scores = torch.randn(6, 3000), torch.randn(2, 3)
     rows = logits.log_softmax(-1)
     rows[:, 5] = float("-inf")
@@ -260,6 +260,6 @@ def test_candidates_are_the_best_of_all_versions():
         ),
     ],
 )
-def test_a_wrong_beam_is_refused(values, message):
+def test_rejects_invalid_beam_settings(values, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         Beam(**values)

@@ -1,4 +1,4 @@
-"""The likeliest texts of a generator: those of transformers, alone and in any company."""
+"""Beam search for decoder-only models: equal to transformers, alone and in any batch."""
 
 import re
 from dataclasses import replace
@@ -87,7 +87,7 @@ def found_by_transformers(theirs, prompts, beam, ends, max_tokens=12, **more):
     ],
 )
 @pytest.mark.parametrize("their_model", [gpt2, llama])
-def test_the_texts_are_those_of_transformers(pair, their_model, beam, count, seed):
+def test_matches_transformers(pair, their_model, beam, count, seed):
     theirs, writer = pair(their_model, seed)
     # Tokens that these very texts have, so that some end and some do not.
     free = generate_beams(ending(writer, ()), PROMPTS, beam, max_tokens=12)
@@ -105,7 +105,7 @@ def test_the_texts_are_those_of_transformers(pair, their_model, beam, count, see
 
 
 @pytest.mark.parametrize("their_model", [gpt2, llama])
-def test_rules_are_those_of_transformers(pair, their_model):
+def test_logits_processors_match_transformers(pair, their_model):
     beam, reasons = Beam(width=4, best=2), set()
     for seed in range(4):
         theirs, writer = pair(their_model, seed)
@@ -126,7 +126,7 @@ def test_rules_are_those_of_transformers(pair, their_model):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_beam_of_one_is_greedy(family, writer):
+def test_beam_width_one_is_greedy(family, writer):
     made = writer(family, length=24)
     for prompt in PROMPTS:
         greedy = generate(made, prompt, Sampling(temperature=0), max_tokens=9)
@@ -135,7 +135,7 @@ def test_a_beam_of_one_is_greedy(family, writer):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_decoder_grows_versions_as_the_simple_form_does(family, writer, prompt_rows):
+def test_prompt_beams_match_plain_search(family, writer, prompt_rows):
     made, beam = writer(family, length=24), Beam(width=3, best=3)
     prompt = torch.tensor([PROMPTS[0], PROMPTS[2][:5]])
     with inference_mode(made.module):
@@ -148,8 +148,8 @@ def test_the_decoder_grows_versions_as_the_simple_form_does(family, writer, prom
         assert [e.score for e in ours] == pytest.approx([e.score for e in expected], abs=1e-4)
 
 
-def test_packed_and_in_eight_bits(writer):
-    """Whoever multiplies: eight bits find about what they cost, a packed model the same."""
+def test_packed_model_matches_and_int8_is_close(writer):
+    """A packed model finds the same texts, an int8 model texts of similar score."""
     made, beam = writer("modern", length=24), Beam(width=3, best=3)
     expected = generate_beams(made, PROMPTS, beam, max_tokens=9)
     packed = writer("modern", length=24)
@@ -166,10 +166,10 @@ def test_packed_and_in_eight_bits(writer):
         assert several[0].score == pytest.approx(before[0].score, abs=0.1)
 
 
-def test_a_text_ends_with_the_context_or_goes_on(writer):
+def test_text_ends_at_context_limit(writer):
     made, beam = writer("modern", length=12), Beam(width=2)
     found = [each for (each,) in generate_beams(made, [[1] * 9, [1] * 3], beam, max_tokens=6)]
-    # The last token needs no room.
+    # The last token is not read.
     assert [(len(each.tokens), each.finish_reason) for each in found] == [
         (4, "context"),
         (6, "length"),
@@ -186,7 +186,7 @@ def test_a_text_ends_with_the_context_or_goes_on(writer):
     assert stopped.finish_reason == "context"
 
 
-def test_who_has_had_enough_gets_what_there_is(writer):
+def test_stop_condition_returns_partial_texts(writer):
     made, beam, steps = writer("modern", length=24), Beam(width=2), iter([False] * 4 + [True])
     found = generate_beams(made, PROMPTS, beam, max_tokens=9, should_stop=lambda: next(steps))
     assert [(len(each.tokens), each.finish_reason) for (each,) in found] == [(5, "interrupted")] * 4
@@ -196,7 +196,7 @@ def test_who_has_had_enough_gets_what_there_is(writer):
     ]
 
 
-def test_the_text_goes_on_from_the_prompt(writer):
+def test_text_continues_prompt(writer):
     made = writer("modern", Bytes(), vocabulary=256, length=24)
     (found,) = generate_beams(made, ["caf"], Beam(width=2), max_tokens=5)[0]
     assert found.text == bytes(found.tokens).decode(errors="replace")
@@ -221,7 +221,7 @@ def test_the_text_goes_on_from_the_prompt(writer):
         ),
     ],
 )
-def test_what_cannot_be_is_refused(writer, values, message):
+def test_rejects_invalid_arguments(writer, values, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         generate_beams(writer("modern"), [[1]], **values)
     with pytest.raises(ValueError, match="the prompt has 13 tokens, but the context of"):

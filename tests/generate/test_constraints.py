@@ -1,4 +1,4 @@
-"""Text that must have a form: choices by a tree of tokens, expressions by an automaton."""
+"""Constrained generation: choices by a token trie, regular expressions by an automaton."""
 
 import random
 import re
@@ -23,7 +23,7 @@ PAIRS = BytePairs.train(["yes and no and yes, 12 or 2026 ö"] * 9, 290)
 
 
 def accepts(constraint, ids):
-    """Whether the automaton takes these tokens and may end after them."""
+    """Whether the automaton accepts these tokens and may end after them."""
     state = constraint.start
     for token in ids:
         if token not in constraint.allowed(state).tolist():
@@ -33,7 +33,7 @@ def accepts(constraint, ids):
 
 
 @pytest.mark.parametrize("tokenizer", [Bytes(), Characters("aenosy"), PAIRS])
-def test_choices_are_taken_and_nothing_else(tokenizer):
+def test_accepts_exactly_the_choices(tokenizer):
     choices = ChoiceConstraint(["yes", "no", "nose"], tokenizer)
     for text in ("yes", "no", "nose"):
         assert accepts(choices, tokenizer.encode(text).tolist())
@@ -43,21 +43,21 @@ def test_choices_are_taken_and_nothing_else(tokenizer):
 
 @pytest.mark.parametrize("pattern", [r"[0-9]{2,4}", r"(yes|no)( and (yes|no))*", r"ö+", r".o"])
 @pytest.mark.parametrize("tokenizer", [Bytes(), PAIRS, LLAMA])
-def test_expressions_accept_what_the_language_does(pattern, tokenizer):
+def test_regex_constraint_matches_python_re(pattern, tokenizer):
     expression = RegexConstraint(pattern, tokenizer)
     for text in ("12", "2026", "20261", "yes", "yes and no", "yes and", "ö", "öö", "no", "po"):
         whole = re.fullmatch(pattern, text) is not None
         assert accepts(expression, tokenizer.encode_continuation(text).tolist()) == whole, text
 
 
-def test_every_spelling_of_a_match_is_accepted():
+def test_accepts_every_tokenization_of_a_match():
     expression = RegexConstraint("(yes|no)+", PAIRS)
     whole, letters = PAIRS.encode("yes").tolist(), [PAIRS.encode(c)[0] for c in "yes"]
     assert len(whole) < len(letters)
     assert accepts(expression, whole + letters)
 
 
-def test_every_token_spells_its_bytes():
+def test_spellings_give_bytes_of_every_token():
     text = "yes, 2026 ö €"
     for tokenizer in (Bytes(), PAIRS, Characters("".join(sorted(set(text)))), LLAMA):
         table = spellings(tokenizer)
@@ -67,7 +67,7 @@ def test_every_token_spells_its_bytes():
         )
 
 
-def test_a_choice_that_cannot_be_encoded_is_said():
+def test_rejects_choice_that_cannot_be_encoded():
     message = r"^the choice 'maybe' cannot be encoded: this tokenizer .characters. makes"
     with pytest.raises(ValueError, match=message):
         ChoiceConstraint(["yes", "maybe"], Characters("esy"))
@@ -77,7 +77,7 @@ def test_a_choice_that_cannot_be_encoded_is_said():
         ChoiceConstraint([], Bytes())
 
 
-def test_words_do_not_spell():
+def test_regex_constraint_rejects_words_tokenizer():
     with pytest.raises(ValueError, match=r"which a words tokenizer does not: use --choices"):
         RegexConstraint("a+", Words(["a"]))
 
@@ -96,8 +96,8 @@ STUCK = ["a☃b|ab", "(a☃)*b", "☃*b?", "[a-z]*(☃|ba)", "a(b|☃(a|b))*", "
         (LLAMA, ()),  # its letters are bytes, but for y, e and s
     ],
 )
-def test_a_text_never_gets_stuck(pattern, tokenizer, banned):
-    """Whatever allowed token is taken, a match can still be written, and without a banned one."""
+def test_every_allowed_token_can_be_completed(pattern, tokenizer, banned):
+    """After any allowed token, a match can be completed without banned tokens."""
     generator, form = random.Random(0), None
     try:
         form = RegexConstraint(pattern, tokenizer, banned)
@@ -116,7 +116,7 @@ def test_a_text_never_gets_stuck(pattern, tokenizer, banned):
             state = form.after(state, ids[-1])
 
 
-def test_letters_and_single_bytes_spell_together():
+def test_byte_fallback_tokens_mix_with_letters():
     """Of LLAMA's tokens y, e, s and some pairs are letters, all else is bytes."""
     form, names = RegexConstraint("(y☃e|ye s)+", LLAMA), LLAMA.spec.vocabulary
     snow = [names.index(BYTES[byte]) for byte in "☃".encode()]
@@ -128,7 +128,7 @@ def test_letters_and_single_bytes_spell_together():
         assert not accepts(form, ids)
 
 
-def test_a_form_that_no_tokens_spell_is_refused():
+def test_rejects_pattern_that_no_tokens_can_match():
     message = (
         r"^the pattern 'a☃b' cannot be used: no text that matches it can be made of the "
         r"tokens of this tokenizer .characters.$"
@@ -141,13 +141,13 @@ def test_a_form_that_no_tokens_spell_is_refused():
         RegexConstraint(r"a\ud800", Bytes())
 
 
-def test_a_banned_byte_may_be_part_of_another_token():
+def test_banned_byte_may_be_part_of_another_token():
     whole = PAIRS.encode("yes").tolist()
     assert len(whole) == 1
     assert accepts(RegexConstraint("(yes)+", PAIRS, banned=PAIRS.encode("e").tolist()), whole)
 
 
-def test_choices_that_need_a_banned_token_are_none():
+def test_excludes_choices_that_need_banned_tokens():
     choices = ChoiceConstraint(["yes", "no"], Bytes(), banned=b"y")
     assert accepts(choices, b"no")
     assert choices.allowed(choices.start).tolist() == [*b"n"]
@@ -158,13 +158,13 @@ def test_choices_that_need_a_banned_token_are_none():
 
 @pytest.mark.parametrize("text", ["yes", " yes", "y", " ", "  yes", "日本 yes", "\n"])
 @pytest.mark.parametrize("tokenizer", [Bytes(), PAIRS, LLAMA])
-def test_a_continuation_adds_exactly_its_text(tokenizer, text):
+def test_encode_continuation_adds_exactly_its_text(tokenizer, text):
     speller = detokenizer(tokenizer, tokenizer.encode("es"))
     ids = encode_continuation(text, tokenizer, "the choice")
     assert "".join(map(speller.add, ids)) + speller.flush() == text
 
 
-def test_what_would_be_written_otherwise_is_refused_with_advice():
+def test_encode_continuation_rejects_text_that_would_change():
     message = (
         r"^--forced 'Good' cannot be encoded: this tokenizer .words. makes ' good' of it after a "
         r"prompt, so give ' good'$"

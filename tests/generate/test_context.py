@@ -1,4 +1,4 @@
-"""What happens past the context: stated by a value, refused where it has no meaning."""
+"""Context overflow: sliding window, stop or no limit, and where each is rejected."""
 
 import pytest
 
@@ -15,17 +15,17 @@ from clearformer.generate.context import (
 from clearformer.generate.sequence import GeneratedSequence, GenerationConfig
 
 
-def test_the_usual_rule_follows_the_past(small):
+def test_default_overflow_depends_on_cache(small):
     assert default_overflow(small("gpt2")) == SlidingWindow()
     assert default_overflow(small("xl")) == NoLimit()
 
 
 @pytest.mark.parametrize("position", [Rotary(), ALiBi(), RelativeXL(), Sinusoidal(), NoPosition()])
-def test_positions_without_an_end_may_continue(position, small):
+def test_no_limit_allowed_without_learned_positions(position, small):
     assert context_limit(NoLimit(), small("generator", position=position)) is None
 
 
-def test_learned_positions_end(small):
+def test_no_limit_rejected_for_learned_positions(small):
     assert (
         context_limit(SlidingWindow(), small("gpt2"))
         == context_limit(StopAtLimit(), small("gpt2"))
@@ -35,7 +35,7 @@ def test_learned_positions_end(small):
         context_limit(NoLimit(), small("gpt2"))
 
 
-def test_a_grid_of_positions_ends(small):
+def test_no_limit_rejected_for_grid_positions(small):
     config = small("generator", position=Grid(columns=4))
     with pytest.raises(
         ValueError, match=r"^generator.* has 12 learned positions, so a text cannot"
@@ -43,7 +43,7 @@ def test_a_grid_of_positions_ends(small):
         context_limit(NoLimit(), config)
 
 
-def test_sliding_keeps_the_last_part():
+def test_sliding_window_keeps_last_part():
     row = GeneratedSequence(range(13), GenerationConfig())
     assert handle_overflow(row, SlidingWindow(0.5), limit=12) == []
     assert row.context == list(range(13))[-6:]
@@ -51,7 +51,7 @@ def test_sliding_keeps_the_last_part():
     assert row.finish_reason == "context"
 
 
-def test_room_is_for_the_longest_or_for_what_is_wanted():
+def test_remaining_tokens_is_bounded_by_limit_and_request():
     rows = [
         GeneratedSequence([1] * 4, GenerationConfig(max_tokens=3)),
         GeneratedSequence([1] * 9, GenerationConfig(max_tokens=3)),
@@ -61,6 +61,6 @@ def test_room_is_for_the_longest_or_for_what_is_wanted():
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, float("nan")])
-def test_an_absurd_share_is_refused(share):
+def test_rejects_invalid_share(share):
     with pytest.raises(ValueError, match=f"^share is {share}, but it must be above 0 and below 1"):
         SlidingWindow(share)

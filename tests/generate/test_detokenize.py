@@ -1,4 +1,4 @@
-"""Tokens to text as they come: whole characters, the spaces between words, stop strings."""
+"""Streaming detokenization: whole characters, spaces between words, and stop strings."""
 
 import random
 
@@ -13,7 +13,7 @@ PROSE = "ein schöner Tag, ein schönes Jahr 😀"
 
 
 def fallback(front="normalizer"):
-    """Llama's kind: letters, a few merges, and bytes for all the rest."""
+    """A Llama-like tokenizer: letters, a few merges, and byte fallback."""
     letters = sorted({SPACE, *PROSE.replace(" ", "")} - {"😀"})
     merges = ((SPACE, "e"), ("i", "n"), (SPACE + "e", "in"))
     vocabulary = ("<unk>", "<s>", *BYTES, *letters, *map("".join, merges))
@@ -42,13 +42,13 @@ def spelled(tokenizer, ids, before=()):
     return [*(machine.add(token) for token in ids), machine.flush()]
 
 
-def test_a_character_waits_for_all_its_bytes():
+def test_character_is_emitted_when_complete():
     pieces = spelled(Bytes(), "aé€😀".encode())
     assert "".join(pieces) == "aé€😀"
     assert pieces[:3] == ["a", "", "é"]
 
 
-def test_broken_bytes_come_out_in_the_end():
+def test_invalid_bytes_are_flushed_as_replacement():
     assert set("".join(spelled(Bytes(), [0xFF] * 3))) == {"\ufffd"}
     assert spelled(Bytes(), b"a\xc3")[-1] == "\ufffd"
 
@@ -62,8 +62,8 @@ def test_broken_bytes_come_out_in_the_end():
         b"\xe2\x82\xe2\x82\xac\xf0",
     ],
 )
-def test_broken_bytes_take_nothing_with_them(data):
-    """What streams is what the whole decodes to."""
+def test_invalid_bytes_do_not_drop_neighbours(data):
+    """The streamed text equals the decoded text."""
     assert "".join(spelled(Bytes(), data)) == data.decode(errors="replace")
 
 
@@ -84,7 +84,7 @@ def strange(tokenizer, generator, texts=STRANGE):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_streams_is_what_the_whole_decodes_to(kind):
+def test_streamed_text_equals_decoded_text(kind):
     generator, tokenizer = random.Random(0), KINDS[kind]
     for _ in range(300):
         ids = strange(tokenizer, generator, (*STRANGE, "\ufffd"))
@@ -92,15 +92,15 @@ def test_what_streams_is_what_the_whole_decodes_to(kind):
 
 
 def common(texts):
-    """What all texts begin with: what the first and the last in order do."""
+    """The common prefix of all texts: that of the first and the last in sorted order."""
     first, last = min(texts), max(texts)
     pairs = enumerate(zip(first, last, strict=False))
     return first[: next((place for place, (a, b) in pairs if a != b), len(first))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_character_comes_as_soon_as_nothing_can_change_it(kind):
-    """Nothing is handed out that another token changes, nor held back if no token does."""
+def test_characters_are_emitted_as_early_as_possible(kind):
+    """Text is emitted exactly when no later token can change it."""
     generator, tokenizer = random.Random(1), KINDS[kind]
     following = [[token] for token in range(tokenizer.size)]
     if kind in BYTE_IDS:  # what may be the end of a character, of any length
@@ -118,7 +118,7 @@ def test_each_character_comes_as_soon_as_nothing_can_change_it(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_prompt_is_known_and_what_follows_it_is_added(kind):
+def test_continuation_after_prompt_equals_decoded_suffix(kind):
     generator, tokenizer = random.Random(2), KINDS[kind]
     for _ in range(50):
         first, second = (
@@ -132,13 +132,13 @@ def test_a_prompt_is_known_and_what_follows_it_is_added(kind):
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "fallback"])
-def test_a_character_that_a_prompt_began_is_ended(kind):
+def test_completes_character_started_in_prompt(kind):
     tokenizer = KINDS[kind]
     *before, last = tokenizer.encode("日").tolist()
     assert "".join(spelled(tokenizer, [last], before)) == "日"
 
 
-def test_neighbours_spelled_by_bytes_come_as_one():
+def test_byte_fallback_run_is_emitted_at_once():
     tokenizer = KINDS["fallback"]
     ids = [*tokenizer.encode("日本").tolist()[1:], tokenizer.encode("n").tolist()[-1]]
     assert spelled(tokenizer, ids) == [*[""] * 6, "日本n", ""]
@@ -154,13 +154,13 @@ def test_neighbours_spelled_by_bytes_come_as_one():
     ]
 
 
-def test_words_are_joined_as_in_the_whole_text():
+def test_words_are_joined_with_spaces():
     words = Words(["good", "morning", "world"])
     pieces = spelled(words, words.encode("morning world"), before=words.encode("good"))
     assert "".join(pieces) == " morning world"
 
 
-def test_byte_pairs_say_what_the_whole_says():
+def test_byte_pairs_stream_equals_text():
     tokenizer = BytePairs.train(["ein schöner Tag, ein schönes Jahr 😀"] * 9, 300)
     text = "schöne Tage 😀"
     assert "".join(spelled(tokenizer, tokenizer.encode(text))) == text
@@ -190,16 +190,16 @@ def passed(stops, texts):
         ([], ["a", "b"], (["a", "b"], None)),
     ],
 )
-def test_stop_strings_end_the_text_before_them(strings, texts, expected):
+def test_text_ends_before_stop_string(strings, texts, expected):
     assert passed(StopStrings(strings), texts) == expected
 
 
-def test_nothing_is_held_without_need():
+def test_holds_back_only_possible_stop_prefixes():
     stops = StopStrings(["END"])
     assert [token.text for token in stops.add(Token(0, "ab", 1.0, 0.0, 0.0))] == ["ab"]
     assert stops.add(Token(0, "E", 1.0, 0.0, 0.0)) == []
 
 
-def test_an_empty_stop_string_is_refused():
+def test_rejects_empty_stop_string():
     with pytest.raises(ValueError, match=r"^a stop string is empty, so no text could begin"):
         StopStrings(["x", ""])

@@ -1,4 +1,4 @@
-"""What may stand behind a [MASK]."""
+"""Filling in masked tokens."""
 
 import re
 
@@ -43,13 +43,13 @@ def test_candidates_are_the_most_likely_tokens(small, scrambled, tokenizer, head
         ("the [MASK] " * 10, 3, "the text has 22 tokens, but bert-base reads 12 at a time"),
     ],
 )
-def test_what_cannot_be_filled_is_said(small, tokenizer, text, top, words):
+def test_rejects_texts_that_cannot_be_filled(small, tokenizer, text, top, words):
     config = small("bert", vocabulary=tokenizer.size)
     with pytest.raises(ValueError, match=re.escape(words)):
         fill(build(config), config, tokenizer, text, top)
 
 
-def test_a_model_without_a_mask_is_said(small, tokenizer):
+def test_rejects_model_without_mask_token(small, tokenizer):
     config = small("gpt2", vocabulary=256)
     with pytest.raises(ValueError, match="gpt2-small is a generator: it can generate and embed, n"):
         fill(build(config), config, Bytes(), "a [MASK]", 3)

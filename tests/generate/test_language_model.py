@@ -1,4 +1,4 @@
-"""What it takes to write, and what is refused."""
+"""LanguageModel: prompts it accepts, and models it rejects."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ PUBLISHED = BytePairs(
 )
 
 
-def test_prompts_are_texts_or_ids(writer):
+def test_prompts_may_be_text_or_ids(writer):
     reader = writer(tokenizer=Bytes(), vocabulary=256)
     assert reader.encode("ab") == [97, 98]
     assert reader.encode([1, 2]) == [1, 2]
@@ -30,13 +30,13 @@ def test_prompts_are_texts_or_ids(writer):
 
 
 @pytest.mark.parametrize("wrong", [-1, 13])
-def test_ids_that_are_none_are_refused(wrong, writer):
+def test_rejects_ids_outside_vocabulary(wrong, writer):
     message = f"^the prompt has the id {wrong}, but gpt2-small has the ids 0 to 12: give ids of its"
     with pytest.raises(ValueError, match=message):
         writer().encode([3, wrong])
 
 
-def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
+def test_empty_prompt_needs_bos_token(writer):
     reader = writer(tokenizer=PUBLISHED, vocabulary=257)
     assert reader.encode("") == [256]
     assert reader.eos_ids() == (256,)
@@ -52,21 +52,21 @@ def test_an_empty_prompt_is_the_beginning_of_a_text_or_refused(writer):
 
 
 @pytest.mark.parametrize("family", ["bert", "classifier", "original"])
-def test_only_generators_write(family, small):
+def test_rejects_models_that_cannot_generate(family, small):
     config = small(family)
     with pytest.raises(ValueError, match=f"is {config.noun}: it can .*, not generate"):
         LanguageModel(build(config), config, GenerationDefaults())
 
 
 @pytest.mark.parametrize("pattern", [Full(), Local(window=3)])
-def test_a_pattern_that_looks_ahead_cannot_write(pattern, small):
+def test_rejects_non_causal_pattern(pattern, small):
     config = small("gpt2", patterns=(pattern,))
     with pytest.raises(ValueError, match=r"cannot generate: its pattern .* combine it with Causal"):
         LanguageModel(build(config), config, GenerationDefaults())
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern"])
-def test_compiled_steps_write_the_same(family, writer):
+def test_compiled_steps_generate_same_tokens(family, writer):
     made = writer(family)
     torch._dynamo.reset()
     counters.clear()

@@ -1,4 +1,4 @@
-"""Rules on logits: each as transformers has it, and exact where that leaves ties to chance."""
+"""Logits processors: equal to transformers, with ties resolved by token id."""
 
 import pytest
 import torch
@@ -29,39 +29,39 @@ def kept(logits):
         (logits_processors.typical_p, TypicalLogitsWarper),
     ],
 )
-def test_cuts_are_those_of_transformers(ours, theirs, value):
+def test_truncation_matches_transformers(ours, theirs, value):
     expected = theirs(value)(None, LOGITS[None])[0]
     assert kept(ours(LOGITS, value)) == kept(expected)
 
 
 @pytest.mark.parametrize("k", [1, 7, 100, 200, 500])
-def test_top_k_is_that_of_transformers(k):
+def test_top_k_matches_transformers(k):
     assert kept(logits_processors.top_k(LOGITS, k)) == kept(
         TopKLogitsWarper(k)(None, LOGITS[None])[0]
     )
 
 
-def test_the_repetition_penalty_is_that_of_transformers():
+def test_repetition_penalty_matches_transformers():
     expected = RepetitionPenaltyLogitsProcessor(1.3)(torch.tensor([SEEN]), LOGITS[None])[0]
     torch.testing.assert_close(logits_processors.repetition_penalty(LOGITS, SEEN, 1.3), expected)
     assert logits_processors.repetition_penalty(LOGITS, [], 1.3) is LOGITS
 
 
-def test_the_frequency_penalty_counts():
+def test_frequency_penalty_is_proportional_to_count():
     changed = LOGITS - logits_processors.frequency_penalty(LOGITS, SEEN, 0.5)
     assert changed[1] == pytest.approx(1.0)
     assert changed[3] == pytest.approx(0.5)
     assert changed[0] == 0
 
 
-def test_banned_and_only_are_opposites():
+def test_exclude_and_keep_only_are_complements():
     assert kept(logits_processors.keep_only(LOGITS, torch.tensor([3, 7]))) == [3, 7]
     assert kept(logits_processors.exclude(LOGITS, [3, 7])) == [
         i for i in range(200) if i not in (3, 7)
     ]
 
 
-def test_ties_go_by_id_in_every_cut():
+def test_ties_are_resolved_by_id():
     flat = torch.zeros(300, dtype=torch.float64)
     assert kept(logits_processors.top_k(flat, 3)) == [0, 1, 2]
     assert kept(logits_processors.top_p(flat, 0.01)) == [0, 1, 2]
@@ -69,7 +69,7 @@ def test_ties_go_by_id_in_every_cut():
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.3, 0.9, 0.99999, 1.0])
-def test_the_leading_tokens_are_those_of_a_whole_sort(reach):
+def test_top_until_matches_full_sort(reach):
     probabilities = torch.randn(5000, dtype=torch.float64).round(decimals=1).softmax(0)
     shares, ids = probabilities.sort(descending=True, stable=True)
     found, places = logits_processors.top_until(probabilities, reach)

@@ -1,4 +1,4 @@
-"""Options of generation: checked alone, then prepared for a model (tests/test_model.py)."""
+"""Generation options: validated alone, then prepared for a model (tests/test_model.py)."""
 
 import pytest
 
@@ -21,15 +21,17 @@ from clearformer.text import Bytes
         ({"beam": 2, "context_overflow": "slide"}, "`context_overflow` slide does not go with"),
     ],
 )
-def test_contradictions_need_no_model_to_be_refused(options, sentence):
+def test_rejects_contradicting_options(options, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         GenerationOptions(**options)
 
 
-def test_a_token_is_its_text_or_its_id():
+def test_token_id_accepts_text_or_id():
     assert token_id("a", Bytes()) == token_id("#97", Bytes()) == token_id(97, None) == 97
     assert token_id("#", Bytes()) == 35
-    with pytest.raises(ValueError, match=r"'ab' is no token of this tokenizer \(bytes\), which en"):
+    with pytest.raises(
+        ValueError, match=r"'ab' is not a token of this tokenizer \(bytes\), which en"
+    ):
         token_id("ab", Bytes())
     with pytest.raises(ValueError, match="there is no token #256: this tokenizer"):
         token_id("#256", Bytes())
@@ -37,7 +39,7 @@ def test_a_token_is_its_text_or_its_id():
         token_id("a", None)
 
 
-def test_prepared_for_a_model(small):
+def test_prepare_resolves_options_for_model(small):
     config = small("gpt2", vocabulary=256)
     model = LanguageModel(build(config).eval(), config, GenerationDefaults(), Bytes())
     generation = GenerationOptions(max_tokens=4, stop="e", banned=["b"]).prepare(model)
@@ -47,5 +49,8 @@ def test_prepared_for_a_model(small):
     texts = list(generation.completions(["a", "b"]))
     assert [each.prompt for each in texts] == ["a", "b"]
     assert list(generation.completions(["a"], should_stop=lambda: True)) == []
+    (note,) = generation.check_prompts(["a", "x" * 100], "p.txt")
+    assert note.startswith("p.txt, line 2: the prompt has 100 tokens, but the context of")
+    strict = GenerationOptions(max_tokens=4, context_overflow="stop").prepare(model)
     with pytest.raises(ValueError, match=r"^p.txt, line 2: the prompt has"):
-        generation.check_prompts(["a", "x" * 100], "p.txt")
+        strict.check_prompts(["a", "x" * 100], "p.txt")

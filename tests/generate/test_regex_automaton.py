@@ -1,4 +1,4 @@
-"""Regular expressions as automata: the same texts as Python's own."""
+"""Regular expressions as automata: same matches as Python's re."""
 
 import re
 
@@ -27,13 +27,13 @@ def matches(pattern, text):
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_the_same_texts_match_as_in_python(pattern):
+def test_matches_same_texts_as_python_re(pattern):
     theirs = re.compile(pattern, re.ASCII)
     for text in TEXTS:
         assert matches(pattern, text) == (theirs.fullmatch(text) is not None), text
 
 
-def test_a_state_lives_as_long_as_some_text_may_follow():
+def test_dead_state_when_no_match_can_follow():
     machine, states = automaton("ab|ac")
     states = machine.step(states, ord("a"))
     assert states
@@ -41,7 +41,7 @@ def test_a_state_lives_as_long_as_some_text_may_follow():
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 0x10FFFF), (0x7E, 0x801), (0x900, 0x12345)])
-def test_ranges_of_characters_are_ranges_of_bytes(low, high):
+def test_utf8_ranges_cover_exactly_the_characters(low, high):
     rows = utf8(low, high)
 
     def inside(character):
@@ -58,7 +58,7 @@ def test_ranges_of_characters_are_ranges_of_bytes(low, high):
         assert inside(chr(code)) == (low <= code <= high), hex(code)
 
 
-def test_the_opposite_of_the_opposite():
+def test_double_complement_is_identity():
     ranges = ((5, 9), (20, 20))
     assert opposite(ranges) == ((0, 4), (10, 19), (21, 0x10FFFF))
     assert opposite(opposite(ranges)) == ranges
@@ -84,7 +84,7 @@ def test_the_opposite_of_the_opposite():
         ("a\\", "it ends too early"),
     ],
 )
-def test_what_is_not_understood_is_said(pattern, problem):
+def test_rejects_unsupported_syntax(pattern, problem):
     with pytest.raises(ValueError, match=r"cannot be used") as refused:
         automaton(pattern)
     said = str(refused.value).replace("{2}", "{2")
@@ -92,7 +92,7 @@ def test_what_is_not_understood_is_said(pattern, problem):
 
 
 @pytest.mark.parametrize("pattern", ["(" * 101 + "a" + ")" * 101, "a" + "*+" * 51])
-def test_a_pattern_nested_too_deeply_is_refused(pattern):
+def test_rejects_deeply_nested_pattern(pattern):
     message = r"^the pattern .{1,200} cannot be used: it is nested too deeply: remove some groups"
     with pytest.raises(ValueError, match=message):
         automaton(pattern)

@@ -1,4 +1,4 @@
-"""How a token is chosen: rules in order, temperature, and a draw that can be drawn."""
+"""Sampling: processors in order, temperature, and the random draw."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def kept(sampling):
     return (by_id(sampling) > 0).nonzero().flatten().tolist()
 
 
-def test_the_whole_vocabulary_counts():
+def test_default_sampling_uses_whole_vocabulary():
     torch.testing.assert_close(by_id(Sampling()), LOGITS.double().softmax(0))
 
 
@@ -27,12 +27,12 @@ def test_temperature_divides_the_logits():
     torch.testing.assert_close(extreme, torch.tensor([0, 0.5, 0, 0.5, 0]).double())
 
 
-def test_temperature_zero_is_the_most_likely_and_ties_go_by_id():
+def test_temperature_zero_is_argmax_with_ties_by_id():
     choice = next_token(LOGITS, Sampling(temperature=0), 0.99)
     assert (choice.id, choice.probability, choice.uniform) == (1, 1.0, 0.99)
 
 
-def test_cuts_compose():
+def test_top_k_top_p_min_p_and_typical_p_compose():
     assert kept(Sampling(top_k=3)) == [0, 1, 3]
     share = LOGITS.double().softmax(0)
     assert kept(Sampling(top_p=float(share[1]) - 1e-9)) == [1]
@@ -43,7 +43,7 @@ def test_cuts_compose():
     assert 0 < len(kept(Sampling(typical_p=0.3))) < 5
 
 
-def test_rules_look_at_the_text():
+def test_penalties_and_forced_ids_use_generated_text():
     sampling = Sampling(
         temperature=0,
         repetition_penalty=5.0,
@@ -61,11 +61,11 @@ def test_rules_look_at_the_text():
     )
 
 
-def test_a_forced_token_comes_even_if_it_is_banned():
+def test_forced_token_overrides_ban():
     assert next_token(LOGITS, Sampling(forced_ids=(2,), banned_ids=(2,)), 0.5).id == 2
 
 
-def test_the_draw_is_the_inverse_of_the_cumulative_sum():
+def test_draw_inverts_cumulative_distribution():
     shares, ids = LOGITS.double().softmax(0).sort(descending=True, stable=True)
     low = 0.0
     for probability, token in zip(shares.tolist(), ids.tolist(), strict=True):
@@ -77,7 +77,7 @@ def test_the_draw_is_the_inverse_of_the_cumulative_sum():
     assert next_token(LOGITS, Sampling(top_k=2), 1 - 1e-16).id == 3
 
 
-def test_nothing_left_is_said():
+def test_rejects_empty_candidates_and_nan_logits():
     with pytest.raises(ValueError, match=r"^no token is left .* every one, 5 of them by a ban$"):
         next_token(LOGITS, Sampling(banned_ids=(0, 1, 2, 3, 4)), 0.5)
     for sampling in (Sampling(temperature=0), Sampling()):
@@ -99,6 +99,6 @@ def test_nothing_left_is_said():
         ({"frequency_penalty": float("inf")}, "frequency-penalty is inf, but it must be a number"),
     ],
 )
-def test_absurd_numbers_are_refused(settings, message):
+def test_rejects_invalid_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         Sampling(**settings)

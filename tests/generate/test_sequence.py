@@ -1,4 +1,4 @@
-"""One text in the making: its numbers are its own, and what ends it is known."""
+"""One generated sequence: its random numbers, its tokens, and its finish reason."""
 
 import math
 
@@ -22,7 +22,7 @@ def logits(*likely, size=256):
 
 
 def written(config, *steps, prompt=b"p"):
-    """What a row makes of logits, one after the other: texts, and why it ended."""
+    """The texts of a sequence for these logits, and its finish reason."""
     row, texts = GeneratedSequence(list(prompt), config, Bytes()), []
     for step in steps:
         if row.finish_reason is None:
@@ -34,7 +34,7 @@ def letters(text):
     return [logits(ord(letter)) for letter in text]
 
 
-def test_uniform_numbers_depend_on_seed_row_and_place_alone():
+def test_uniforms_depend_only_on_seed_row_and_position():
     first = Uniforms(5, 3)
     late = first[9]
     again = Uniforms(5, 3)
@@ -45,7 +45,7 @@ def test_uniform_numbers_depend_on_seed_row_and_place_alone():
     assert Uniforms(-1, 0)[0] != Uniforms(1, 0)[0]
 
 
-def test_a_token_tells_how_it_was_drawn():
+def test_token_records_probability_and_uniform():
     row = GeneratedSequence(
         [1], GenerationConfig(sampling=Sampling(temperature=0.5, top_k=2)), Bytes(), seed=3
     )
@@ -57,8 +57,8 @@ def test_a_token_tells_how_it_was_drawn():
     assert (token.id, token.text) == (65, "A")
 
 
-def test_bytes_that_wait_for_more_are_not_lost_where_a_text_ends():
-    """However it ends: by an end, from outside, by its length or before a stop string."""
+def test_incomplete_bytes_are_flushed_at_end():
+    """For every finish reason: end token, interruption, length and stop string."""
     half = [logits(byte) for byte in b"a\xe2\x82"]
     ended = written(GenerationConfig(sampling=GREEDY, eos_ids=(0,)), *half, logits(0))
     assert ("".join(ended[0]), ended[1]) == ("a\ufffd", "end")
@@ -73,7 +73,7 @@ def test_bytes_that_wait_for_more_are_not_lost_where_a_text_ends():
     assert ("".join(stopped[0]), stopped[1]) == ("a\ufffd", "stop")
 
 
-def test_a_stop_string_is_found_in_bytes_that_waited_to_the_end():
+def test_stop_string_is_found_in_flushed_bytes():
     merged = ByteFallbackPairs(FallbackSpec(("<unk>", *BYTES, "a"), ()))
     ids = [1 + byte for byte in "日本".encode()]
     for eos_ids, max_tokens in (((257,), 9), ((), 6)):
@@ -88,7 +88,7 @@ def test_a_stop_string_is_found_in_bytes_that_waited_to_the_end():
         assert ("".join(token.text for token in tokens), row.finish_reason) == ("日", "stop")
 
 
-def test_what_ends_a_text():
+def test_finish_reasons():
     assert written(GenerationConfig(sampling=GREEDY, max_tokens=2), *letters("abc")) == (
         ["a", "b"],
         "length",
@@ -102,33 +102,33 @@ def test_what_ends_a_text():
     ] == ["a", "b"]
 
 
-def test_a_least_length_postpones_the_end():
+def test_min_tokens_postpones_end():
     config = GenerationConfig(sampling=GREEDY, eos_ids=(0,), min_tokens=2)
     texts, reason = written(config, *[logits(0, 97)] * 3)
     assert (texts, reason) == (["a", "a"], "end")
 
 
-def test_half_a_character_comes_at_the_end():
+def test_incomplete_character_becomes_replacement_at_end():
     assert written(GenerationConfig(sampling=GREEDY, max_tokens=2), logits(97), logits(0xC3)) == (
         ["a", "\ufffd"],
         "length",
     )
 
 
-def test_a_form_is_filled_and_then_done():
+def test_text_is_complete_when_constraint_is_fulfilled():
     config = GenerationConfig(sampling=GREEDY, constraint=ChoiceConstraint(["yes", "no"], Bytes()))
     free = logits(ord("x"), ord("n"), ord("y"))
     assert written(config, free, *letters("zzz")) == (["n", "o"], "complete")
 
 
-def test_where_a_form_may_end_the_model_decides():
+def test_model_decides_where_constraint_may_end():
     config = GenerationConfig(sampling=GREEDY, constraint=RegexConstraint("[0-9]+", Bytes()))
     assert written(config, *letters("12"), logits(ord("."), ord("3"))) == (["1", "2"], "complete")
     assert written(config, logits(ord("."), ord("3")), *letters("4."))[0] == ["3", "4"]
 
 
 class Stuck:
-    """A form that ends nowhere."""
+    """A constraint that never allows the end."""
 
     start = 0
 
@@ -142,25 +142,25 @@ class Stuck:
         return state + 1
 
 
-def test_a_form_that_cannot_be_filled_is_not_called_complete():
+def test_rejects_constraint_that_gets_stuck():
     message = r"^after 2 tokens the constraint allows neither a token nor the end"
     with pytest.raises(ValueError, match=message):
         written(GenerationConfig(sampling=GREEDY, constraint=Stuck()), *letters("abc"))
 
 
-def test_rules_that_leave_nothing_of_a_form_are_named():
+def test_rejects_ban_that_conflicts_with_constraint():
     sampling = Sampling(temperature=0, banned_ids=(98,))
     message = r"^no token is left to choose: after 1 tokens the constraint allows 1, and other"
     with pytest.raises(ValueError, match=message):
         written(GenerationConfig(sampling=sampling, constraint=Stuck()), *letters("ab"))
 
 
-def test_a_text_has_a_number():
+def test_rejects_negative_index():
     with pytest.raises(ValueError, match=r"^the index of a sequence is -1, but it must be"):
         GeneratedSequence([1], GenerationConfig(), index=-1)
 
 
-def test_a_held_back_text_comes_when_a_row_is_ended_from_outside():
+def test_finish_flushes_held_back_text():
     row = GeneratedSequence([1], GenerationConfig(sampling=GREEDY, stop=("ab",)), Bytes())
     assert row.advance(logits(97)) == []
     assert [token.text for token in row.finish("context")] == ["a"]
@@ -184,6 +184,6 @@ def test_a_held_back_text_comes_when_a_row_is_ended_from_outside():
         ),
     ],
 )
-def test_absurd_tasks_are_refused(settings, message):
+def test_rejects_invalid_config(settings, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         GenerationConfig(**settings)

@@ -1,4 +1,4 @@
-"""With a draft as without, token for token; and the distribution is the model's, counted."""
+"""Speculative decoding: same tokens with and without a draft, and the model's distribution."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def drafts(writer, small):
     "sampling", [Sampling(temperature=0), Sampling(temperature=0.7, repetition_penalty=1.2)]
 )
 @pytest.mark.parametrize("name", ["lookup", "eager lookup", "itself", "another"])
-def test_the_text_is_the_same_with_a_draft(name, sampling, rule, writer, small):
+def test_draft_does_not_change_text(name, sampling, rule, writer, small):
     made = writer("gpt2")
     task = GenerationConfig(sampling=sampling, max_tokens=40)
     for seed in range(3):
@@ -44,7 +44,7 @@ def test_the_text_is_the_same_with_a_draft(name, sampling, rule, writer, small):
         assert [t.id for t in with_draft] == [t.id for t in without]
 
 
-def test_a_draft_saves_readings(writer, monkeypatch):
+def test_draft_reduces_forward_passes(writer, monkeypatch):
     made = writer("gpt2", length=64)
     counts = []
     for draft in (None, DraftModel(made, tokens=4)):
@@ -63,7 +63,7 @@ def test_a_draft_saves_readings(writer, monkeypatch):
     assert counts == [0, 8]  # a model that drafts for itself is always right: five at a time
 
 
-def test_the_distribution_is_the_models(writer):
+def test_distribution_matches_model(writer):
     made = writer("gpt2")
     draft = DraftModel(writer("gpt2", layers=1), tokens=2)
     with torch.inference_mode():
@@ -82,13 +82,13 @@ def test_the_distribution_is_the_models(writer):
     assert float(((seconds[likely] - expected) ** 2 / expected).sum()) < 33
 
 
-def test_a_lookup_finds_what_followed_last_time():
+def test_prompt_lookup_proposes_last_continuation():
     row = GeneratedSequence([1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3], GenerationConfig())
     assert list(PromptLookup(longest=2, tokens=3).propose(row)) == [5, 6, 2]
     assert list(PromptLookup().propose(GeneratedSequence([1, 2, 3], GenerationConfig()))) == []
 
 
-def test_what_cannot_be_drafted_is_said(writer):
+def test_rejects_unsupported_drafts(writer):
     with pytest.raises(ValueError, match=r"has a memory of hidden states that cannot drop tokens"):
         next(stream(writer("xl"), PROMPT, max_tokens=2, draft=PromptLookup()))
     draft = DraftModel(writer(vocabulary=20))

@@ -1,4 +1,4 @@
-"""Texts: as the whole model and transformers write them, and the same in any company."""
+"""Streaming generation: equal to the uncached model and transformers, in any batch."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def ids(tokens):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_text_is_that_of_the_whole_model(family, writer, uncached):
+def test_greedy_matches_uncached_model(family, writer, uncached):
     made = writer(family)
     assert ids(stream(made, PROMPT, GREEDY, max_tokens=8)) == uncached(made, PROMPT, 8)
 
@@ -36,7 +36,7 @@ def test_greedy_text_is_that_of_the_whole_model(family, writer, uncached):
 
 
 def of_transformers(theirs, config, names):
-    """Our writer with their weights; a name is a format of the layer, a list lies end to end."""
+    """Our model with their weights; names are formats of the layer, lists are concatenated."""
     state = theirs.state_dict()
     ours = build(config)
     mine = ours.state_dict()
@@ -110,7 +110,7 @@ def llama_pair(scrambled):
         (Sampling(temperature=0, banned_ids=(5, 7)), {"bad_words_ids": [[5], [7]]}),
     ],
 )
-def test_the_text_is_that_of_transformers(pair, sampling, theirs_how, scrambled):
+def test_matches_transformers(pair, sampling, theirs_how, scrambled):
     theirs, ours = pair(scrambled)
     prompts = [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
     longest = max(map(len, prompts))
@@ -135,7 +135,7 @@ def test_the_text_is_that_of_transformers(pair, sampling, theirs_how, scrambled)
 
 @pytest.mark.parametrize("rule", [SlidingWindow(), SlidingWindow(0.5), StopAtLimit()])
 @pytest.mark.parametrize("family", ["gpt2", "modern", "sparse"])
-def test_one_seed_is_one_text_whatever_the_batch(family, rule, writer):
+def test_seeded_text_does_not_depend_on_batch(family, rule, writer):
     made = writer(family)
     config = GenerationConfig(max_tokens=14, eos_ids=(11,))
     prompts = [PROMPT, [9], [2, 6, 5, 3, 5, 8, 9, 7, 9, 3], [1, 2]]
@@ -150,13 +150,13 @@ def test_one_seed_is_one_text_whatever_the_batch(family, rule, writer):
     assert len({each.finish_reason for each in together}) > 1
 
 
-def test_seeds_differ(writer):
+def test_different_seeds_give_different_texts(writer):
     made = writer()
     texts = [tuple(ids(stream(made, [1], max_tokens=12, seed=seed))) for seed in (5, 5, 6)]
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_chunks_change_nothing(writer):
+def test_prefill_chunks_do_not_change_text(writer):
     made = writer("modern")
     rows = [
         [GeneratedSequence([*PROMPT, *PROMPT], GenerationConfig(max_tokens=9), seed=2)]
@@ -172,7 +172,7 @@ def test_chunks_change_nothing(writer):
 # --- past the context ----------------------------------------------------------------------
 
 
-def test_sliding_reads_the_last_part_again(writer, uncached):
+def test_sliding_window_reprocesses_last_part(writer, uncached):
     made = writer("gpt2")  # a context of 12
     text = list(PROMPT)
     window = text
@@ -184,7 +184,7 @@ def test_sliding_reads_the_last_part_again(writer, uncached):
     assert ids(stream(made, PROMPT, GREEDY, max_tokens=40)) == text[5:]
 
 
-def test_stopping_is_at_the_end_of_the_context(writer):
+def test_stop_at_limit_ends_at_context(writer):
     found = generate(writer("gpt2"), PROMPT, GREEDY, max_tokens=40, context_overflow=StopAtLimit())
     # The last token of a full context has no place, but it has been drawn.
     assert len(found.tokens) == 12 - 5 + 1
@@ -192,13 +192,13 @@ def test_stopping_is_at_the_end_of_the_context(writer):
 
 
 @pytest.mark.parametrize("position", [c.Rotary(), c.ALiBi(), c.RelativeXL()])
-def test_continuing_is_the_whole_model_on_a_longer_text(position, writer, uncached):
+def test_no_limit_matches_uncached_model(position, writer, uncached):
     made = writer("modern", key_heads=None, position=position)
     found = ids(stream(made, PROMPT, GREEDY, max_tokens=20, context_overflow=NoLimit()))
     assert found == uncached(made, PROMPT, 20)
 
 
-def test_a_memory_goes_on_for_ever_with_what_it_holds(writer):
+def test_memory_model_generates_past_context(writer):
     made = writer("xl")
     tokens = list(stream(made, PROMPT, max_tokens=50))
     assert len(tokens) == 50
@@ -208,16 +208,19 @@ def test_a_memory_goes_on_for_ever_with_what_it_holds(writer):
     assert ids(both[1].tokens) == ids(stream(made, [7, 8], config=config, index=1))
 
 
-def test_a_prompt_that_does_not_fit_is_refused(writer):
+def test_prompt_longer_than_context_keeps_its_end_or_is_rejected(writer):
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3]
+    found = ids(stream(writer(), prompt, max_tokens=2))
+    assert found == ids(stream(writer(), prompt[-9:], max_tokens=2))  # 3/4 of the context
     message = r"^the prompt has 13 tokens, but the context of gpt2-small is 12: give its last part"
     with pytest.raises(ValueError, match=message):
-        next(stream(writer(), [1] * 13, max_tokens=2))
+        next(stream(writer(), prompt, max_tokens=2, context_overflow=StopAtLimit()))
 
 
 # --- the rest ------------------------------------------------------------------------------
 
 
-def test_text_and_reason(writer):
+def test_completion_has_text_and_finish_reason(writer):
     made = writer("generator", tokenizer=Bytes(), vocabulary=256)
     found = generate(made, "ab", Sampling(banned_ids=tuple(range(128, 256))), max_tokens=9)
     assert found.text == "".join(token.text for token in found.tokens)
@@ -225,7 +228,7 @@ def test_text_and_reason(writer):
     assert (found.prompt, found.finish_reason) == ("ab", "length")
 
 
-def test_the_training_flag_comes_back(writer):
+def test_restores_training_mode(writer):
     made = writer()
     made.module.train()
     list(stream(made, [1], max_tokens=2))
@@ -233,7 +236,7 @@ def test_the_training_flag_comes_back(writer):
     made.module.eval()
 
 
-def test_samples_must_be_some(writer):
+def test_rejects_zero_samples(writer):
     with pytest.raises(ValueError, match=r"^samples is 0, but it must be at least 1"):
         next(generate_many(writer(), [[1]], GenerationConfig(), samples=0))
 
@@ -259,7 +262,7 @@ def test_samples_must_be_some(writer):
         ),
     ],
 )
-def test_rules_about_tokens_that_are_none_are_refused(config, message, writer):
+def test_rejects_token_ids_outside_vocabulary(config, message, writer):
     for begun in (stream(writer(), [1], config=config), generate_many(writer(), [[1]], config)):
         with pytest.raises(ValueError, match=f"^{message}"):
             next(begun)
@@ -269,7 +272,7 @@ def test_no_prompts_give_no_texts(writer):
     assert list(generate_many(writer(), [], GenerationConfig())) == []
 
 
-def test_a_draft_changes_no_token_of_a_single_text(writer):
+def test_draft_does_not_change_single_text(writer):
     made = writer()
     plain, drafted = (
         generate(made, PROMPT, max_tokens=12, draft=draft) for draft in (None, PromptLookup())
@@ -278,7 +281,7 @@ def test_a_draft_changes_no_token_of_a_single_text(writer):
 
 
 @pytest.mark.parametrize("draft", [None, PromptLookup()])
-def test_a_stop_condition_keeps_what_was_generated(writer, draft):
+def test_stop_condition_keeps_generated_text(writer, draft):
     made, config = writer("modern", length=64), GenerationConfig(max_tokens=9)
     whole = list(generate_many(made, [PROMPT] * 3, config, draft=draft))
     asked = iter(range(1000))
@@ -297,7 +300,7 @@ def test_a_stop_condition_keeps_what_was_generated(writer, draft):
     assert sum(len(each.tokens) for each in found) == (13 if draft else 14)
 
 
-def test_nothing_is_generated_if_the_stop_condition_holds_at_once(writer):
+def test_generates_nothing_if_stopped_at_once(writer):
     assert list(stream(writer(), PROMPT, should_stop=lambda: True)) == []
     assert (
         list(generate_many(writer(), [PROMPT], GenerationConfig(), should_stop=lambda: True)) == []

@@ -1,4 +1,4 @@
-"""Greedy translation equals transformers' and the uncached one; texts in, texts out."""
+"""Greedy translation: equal to transformers and to uncached decoding."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def found_by_us(model, config, tokens, attention_mask):
 @pytest.mark.parametrize("activation", ["relu", "swish"])
 @pytest.mark.parametrize("ending", [0.0, 2.0, 3.0])
 @pytest.mark.parametrize("seed", range(4))
-def test_greedy_is_what_transformers_gives(marian, sources, seed, ending, activation):
+def test_greedy_matches_transformers(marian, sources, seed, ending, activation):
     theirs, ours, config = marian(seed, ending, activation_function=activation)
     tokens, attention_mask = sources(LENGTHS, seed)
     end, pad = theirs.config.eos_token_id, theirs.config.pad_token_id
@@ -49,7 +49,7 @@ def test_greedy_is_what_transformers_gives(marian, sources, seed, ending, activa
 
 
 @torch.no_grad()
-def test_cached_is_uncached_is_unpadded_token_for_token(marian, sources):
+def test_cached_uncached_and_unpadded_agree(marian, sources):
     for seed in range(4):
         _, ours, config = marian(seed)
         tokens, attention_mask = sources(LENGTHS, seed)
@@ -95,7 +95,7 @@ def test_texts_keep_their_order_and_do_not_depend_on_the_batch(translator):
                 assert each.text == translator.tokenizer.decode(each.tokens)
 
 
-def test_a_source_that_is_too_long_is_refused_in_one_sentence(translator):
+def test_rejects_source_longer_than_context(translator):
     with pytest.raises(ValueError, match=r"^text 2 \('aaaa.*has 26 tokens, but original-base "
                        "reads at most 20: cut it into sentences$"):  # fmt: skip
         translator.translate(["a", "a" * 25], Beam())
@@ -103,7 +103,7 @@ def test_a_source_that_is_too_long_is_refused_in_one_sentence(translator):
         translator.translate(["a" * 25], Beam())
 
 
-def test_a_text_of_the_wrong_side_is_noticed(translator):
+def test_seems_reversed_detects_text_of_target_language(translator):
     tokenizer = translator.tokenizer
     ids = {letter: tokenizer.encode(letter).tolist()[0] for letter in "abcdefgh"}
     generation = replace(

@@ -1,4 +1,4 @@
-"""So many at once, and no more."""
+"""Limits on concurrent operations."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from clearformer.http_server.concurrency_limit import ConcurrencyLimit
 from clearformer.http_server.errors import Problem
 
 
-def test_one_more_than_the_limit_is_told_to_wait():
+def test_rejects_more_than_limit():
     slots = ConcurrencyLimit(2, "files are being made")
     with slots.acquire(), slots.acquire():
         with pytest.raises(Problem, match="2 files are being made already") as refusal:
@@ -17,7 +17,7 @@ def test_one_more_than_the_limit_is_told_to_wait():
     slots.require()
 
 
-def test_a_slot_is_free_again_after_a_failure():
+def test_slot_is_released_after_failure():
     slots = ConcurrencyLimit(1, "x")
     with pytest.raises(ZeroDivisionError), slots.acquire():
         raise ZeroDivisionError

@@ -1,9 +1,9 @@
-"""One shape for everything that can go wrong."""
+"""Error responses: code, message and hint."""
 
 from clearformer.http_server import errors
 
 
-def test_a_problem_is_a_code_a_sentence_and_what_to_do():
+def test_problem_has_code_message_and_hint():
     found = errors.too_long(812, 512, raise_to=1024)
     assert found.status == 413
     assert found.body == {
@@ -16,7 +16,7 @@ def test_a_problem_is_a_code_a_sentence_and_what_to_do():
     }
 
 
-def test_names_of_others_are_cut_and_quoted():
+def test_untrusted_names_are_shortened():
     assert errors.unknown("model", "x" * 1000).body["error"]["message"].count("x") == 80
     assert errors.bad_field("i", "no").body["error"]["field"] == "i"
     assert errors.wrong_kind("no").status == 409

@@ -1,4 +1,4 @@
-"""Checkpoints of the reference implementation, tiny and random, on disk."""
+"""Fixtures: tiny random checkpoints of the reference implementation, on disk."""
 
 import json
 import random
@@ -175,7 +175,7 @@ def folder(theirs, pairs, pieces, tmp_path):
 
 @pytest.fixture
 def edit():
-    """Change a JSON file; None takes a key away."""
+    """Change a JSON file; None removes a key."""
 
     def change(path, **changes):
         data = json.loads(path.read_text())

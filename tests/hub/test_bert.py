@@ -1,4 +1,4 @@
-"""BERT's settings, both ways, and which head a checkpoint has."""
+"""BERT configs: reading, writing, and the head of a checkpoint."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def read(settings, names=SENTENCE):
     return BERT.read_config(HFConfig(settings, "here"), names)
 
 
-def test_the_released_settings_are_our_preset():
+def test_published_config_equals_preset():
     found, ours = read(PUBLISHED), bert("base")
     for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
@@ -45,7 +45,7 @@ def test_the_released_settings_are_our_preset():
 
 
 HEADS = [
-    (["BertForMaskedLM"], SENTENCE, Pretraining()),  # more than it says
+    (["BertForMaskedLM"], SENTENCE, Pretraining()),  # more than it declares
     (["BertForMaskedLM"], {"bert.pooler.dense.weight"}, MaskedToken()),
     (["BertForPreTraining"], SENTENCE, Pretraining()),
     (["BertModel"], {"bert.pooler.dense.weight"}, Features(pool="pooler")),
@@ -55,11 +55,11 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("architectures", "names", "head"), HEADS)
-def test_the_head_follows_from_what_is_there(architectures, names, head):
+def test_head_is_inferred_from_architecture_and_tensors(architectures, names, head):
     assert read({**PUBLISHED, "architectures": architectures}, names).head == head
 
 
-def test_a_classifier_brings_its_names():
+def test_classifier_reads_label_names():
     settings = {**PUBLISHED, "architectures": ["BertForSequenceClassification"]}
     assert read(settings).head == Classifier(classes=2, pool="pooler", names=("LABEL_0", "LABEL_1"))
     labels = {"0": "bad", "1": "fair", "2": "good"}
@@ -77,7 +77,7 @@ def test_a_classifier_brings_its_names():
             read({**settings, "id2label": wrong})
 
 
-def test_a_weight_that_is_not_shared_matters_where_words_are_scored():
+def test_rejects_untied_embeddings_only_for_masked_models():
     """A body or a classifier has no such weight; a masked model without it is another one."""
     untied = {**PUBLISHED, "tie_word_embeddings": False}
     assert read({**untied, "architectures": ["BertModel"]}).head == Features(pool="pooler")
@@ -95,7 +95,7 @@ def test_a_weight_that_is_not_shared_matters_where_words_are_scored():
         Classifier(classes=2, pool="pooler", names=("a", "b")),
     ],
 )
-def test_what_is_written_reads_the_same(head, small):
+def test_config_round_trip(head, small):
     ours = small("bert", head=head)
     names = {
         Pretraining: SENTENCE,
@@ -122,6 +122,6 @@ def test_what_is_written_reads_the_same(head, small):
         ("pruned_heads", {"0": [1]}),
     ],
 )
-def test_what_we_do_not_compute_is_refused_by_name(name, value):
+def test_rejects_unsupported_settings(name, value):
     with pytest.raises(ValueError, match=name):
         read({**PUBLISHED, name: value})

@@ -1,4 +1,4 @@
-"""Whether two models are one."""
+"""Comparing an exported model with the original."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from clearformer.text import Bytes
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "original"])
-def test_a_changed_model_is_not_the_same(small, scrambled, tmp_path, family):
+def test_compare_detects_changed_weights(small, scrambled, tmp_path, family):
     config, generation = small(family, vocabulary=256), GenerationDefaults()
     if family == "original":
         generation = GenerationDefaults(start_id=1, end_ids=(0,))

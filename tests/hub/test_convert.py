@@ -1,4 +1,4 @@
-"""From their tensors to ours: every name and shape is checked before a number is read."""
+"""Converting checkpoint tensors: every name and shape is checked before any data is read."""
 
 import json
 
@@ -13,7 +13,7 @@ NORM = "transformer.h.1.ln_1.weight"
 
 @pytest.fixture
 def damaged(folder):
-    """A GPT-2 with changed tensors; None takes one away."""
+    """A GPT-2 with changed tensors; None removes one."""
 
     def write(name="gpt2", **changes):
         path, _ = folder(name)
@@ -30,19 +30,19 @@ def damaged(folder):
     return write
 
 
-def test_a_missing_tensor_is_named(damaged):
+def test_rejects_missing_tensor(damaged):
     path = damaged(**{NORM: None})
     with pytest.raises(ValueError, match=f"it lacks the tensor {NORM}$"):
         import_checkpoint(path)
 
 
-def test_many_missing_tensors_are_counted(damaged):
+def test_rejects_many_missing_tensors_with_count(damaged):
     gone = {f"transformer.h.0.ln_{i}.{kind}": None for i in (1, 2) for kind in ("weight", "bias")}
     with pytest.raises(ValueError, match=r"lacks the tensors .* and 1 more$"):
         import_checkpoint(damaged(**gone))
 
 
-def test_a_wrong_shape_is_named_with_both(damaged):
+def test_rejects_wrong_shape_naming_both_shapes(damaged):
     path = damaged(**{NORM: torch.ones(17)})
     with pytest.raises(
         ValueError, match=rf"{NORM} has shape \(17,\), but its config.json .*\(16,\)"
@@ -51,17 +51,17 @@ def test_a_wrong_shape_is_named_with_both(damaged):
 
 
 @pytest.mark.parametrize("name", ["transformer.h.0.adapter.weight", "transformer.h.2.ln_1.weight"])
-def test_a_tensor_that_nothing_accounts_for_is_refused(damaged, name):
+def test_rejects_unexpected_tensor(damaged, name):
     with pytest.raises(ValueError, match=f"it has the tensor {name}, which its config.json does"):
         import_checkpoint(damaged(**{name: torch.ones(16)}))
 
 
-def test_a_head_that_is_not_used_is_reported(damaged):
+def test_reports_unused_head(damaged):
     path = damaged("bert-masked", **{"bert.pooler.dense.weight": torch.ones(16, 16)})
     assert import_checkpoint(path).notes == ("not used: bert.pooler.dense.weight",)
 
 
-def test_buffers_are_no_weights(damaged):
+def test_ignores_buffers(damaged):
     path = damaged(**{"transformer.h.0.attn.bias": torch.ones(1, 1, 32, 32, dtype=torch.bool)})
     assert import_checkpoint(path).notes == ()
 
@@ -75,7 +75,7 @@ def test_tied_weights_stay_tied(damaged, folder):
         import_checkpoint(damaged(**{"lm_head.weight": same + 1}))
 
 
-def test_berts_second_bias_is_the_first(damaged, folder):
+def test_bert_decoder_bias_is_same_as_predictions_bias(damaged, folder):
     _, theirs = folder("bert")
     bias = theirs.cls.predictions.bias.detach().clone()
     both = {"cls.predictions.decoder.bias": bias}
@@ -92,7 +92,7 @@ EIGHT_BITS = [
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, *EIGHT_BITS])
-def test_other_floats_become_float32(damaged, dtype):
+def test_other_float_dtypes_become_float32(damaged, dtype):
     weights = torch.randn(16).to(dtype)
     found = import_checkpoint(damaged(**{NORM: weights}))
     assert found.tensors["stack.blocks.1.attention_norm.weight"].equal(weights.float())
@@ -107,7 +107,7 @@ NO_FLOATS = [
 
 
 @pytest.mark.parametrize("dtype", NO_FLOATS)
-def test_what_is_no_float_is_no_weight(damaged, dtype):
+def test_rejects_non_float_weights(damaged, dtype):
     with pytest.raises(ValueError, match=f"{NORM} is of {dtype}, but weights are floating-point"):
         import_checkpoint(damaged(**{NORM: torch.ones(16).to(dtype)}))
 
@@ -115,7 +115,7 @@ def test_what_is_no_float_is_no_weight(damaged, dtype):
 Q, K, V = (f"model.layers.0.self_attn.{each}_proj.weight" for each in "qkv")
 
 
-def test_a_file_may_mix_types(damaged):
+def test_file_may_mix_dtypes(damaged):
     """Three matrices of three types that are one of ours, and two names of one weight."""
     parts = {
         Q: torch.randn(16, 16).to(torch.float8_e4m3fn),
@@ -134,12 +134,12 @@ def test_a_file_may_mix_types(damaged):
     assert again.model().head.project.weight.equal(table)
 
 
-def test_float64_that_is_exact_in_float32_is_not_called_rounded(damaged):
+def test_float64_exact_in_float32_is_not_reported_as_rounded(damaged):
     found = import_checkpoint(damaged(**{NORM: torch.full((16,), 0.5, dtype=torch.float64)}))
     assert found.notes == ("weights of float64 are now float32",)
 
 
-def test_scales_of_eight_bits_are_not_ignored(damaged):
+def test_rejects_quantization_scales(damaged):
     """Without its scales, a quantized weight is another number."""
     eight = torch.randn(16, 16).to(torch.float8_e4m3fn)
     path = damaged("llama", **{Q: eight, f"{Q}_scale": torch.ones(1)})
@@ -147,7 +147,7 @@ def test_scales_of_eight_bits_are_not_ignored(damaged):
         import_checkpoint(path)
 
 
-def test_what_is_not_finite_is_counted(damaged):
+def test_reports_number_of_non_finite_weights(damaged):
     weights = torch.ones(16)
     weights[3], weights[5] = float("nan"), float("inf")
     assert (
@@ -156,7 +156,7 @@ def test_what_is_not_finite_is_counted(damaged):
     )
 
 
-def test_what_lies_as_ours_does_is_not_copied(folder):
+def test_matching_layout_is_memory_mapped_without_copy(folder):
     """Views of the file, shared by both readings of it through the same pages."""
     path, _ = folder("gpt2")
     found = import_checkpoint(path)
@@ -165,7 +165,7 @@ def test_what_lies_as_ours_does_is_not_copied(folder):
     assert table.untyped_storage().nbytes() <= table.numel() * 4
 
 
-def test_an_empty_tensor_of_an_absurd_shape_is_refused_by_its_shape(folder):
+def test_rejects_empty_tensor_of_huge_shape(folder):
     path, _ = folder("gpt2")
     file = path / "model.safetensors"
     content = file.read_bytes()

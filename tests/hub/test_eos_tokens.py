@@ -1,4 +1,4 @@
-"""A text ends where its checkpoint says, in whichever file."""
+"""End-of-sequence tokens of a checkpoint, from whichever file holds them."""
 
 import json
 
@@ -24,17 +24,17 @@ from clearformer.hub.importing import import_checkpoint
         ({"eos_token_id": 50_256}, ()),  # of a larger model
     ],
 )
-def test_numbers_of_tokens(said, found):
+def test_read_eos_accepts_id_or_list(said, found):
     assert eos_tokens.read_eos(HFConfig(said, "here"), vocabulary=10, default=(7,)) == found
 
 
 @pytest.mark.parametrize("said", ["</s>", -1, [1, None], {}, True, 1.5])
-def test_anything_else_is_refused(said):
+def test_read_eos_rejects_other_values(said):
     with pytest.raises(ValueError, match=r"here: eos_token_id is .* must be the number of a token"):
         eos_tokens.read_eos(HFConfig({"eos_token_id": said}, "here"), vocabulary=10)
 
 
-def test_the_file_about_writing_has_the_last_word(tmp_path):
+def test_generation_config_overrides_config(tmp_path):
     data = {"eos_token_id": 1, "other": 2}
     assert eos_tokens.merge_files(tmp_path, data) == data
     (tmp_path / eos_tokens.GENERATION_CONFIG).write_text(
@@ -57,7 +57,7 @@ def test_the_file_about_writing_has_the_last_word(tmp_path):
         ((3, 5), {"eos_token_id": [3, 5]}),
     ],
 )
-def test_written_as_it_is_read(small, known, written):
+def test_eos_round_trip(small, known, written):
     config, generation = small("gpt2"), GenerationDefaults(end_ids=known)
     assert eos_tokens.write_generation(config, generation) == written
     if written:
@@ -65,7 +65,7 @@ def test_written_as_it_is_read(small, known, written):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_greedy_text_ends_where_theirs_does(name, theirs, tmp_path):
+def test_greedy_text_ends_like_transformers(name, theirs, tmp_path):
     """A token of no special name ends the text, here and in transformers."""
     model, prompt = theirs(name), [5, 9, 30]
     given = torch.tensor([prompt])

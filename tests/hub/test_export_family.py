@@ -1,4 +1,4 @@
-"""Which form fits, and what is said where none does."""
+"""Choosing the export family, and the message when none fits."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from clearformer.hub.export_family import choose_family
         ("original", {"residual": "post"}, "marian"),
     ],
 )
-def test_which_form_fits(small, family, changes, kind):
+def test_chooses_family_for_config(small, family, changes, kind):
     *_, settings = choose_family(small(family, **changes))
     assert settings["model_type"] == kind
 
@@ -54,7 +54,7 @@ def test_which_form_fits(small, family, changes, kind):
         ("bert", {"head": Features(pool="max")}, "head"),
     ],
 )
-def test_what_has_no_counterpart_is_said(small, family, changes, reason):
+def test_rejects_models_without_counterpart(small, family, changes, reason):
     with pytest.raises(
         ValueError, match=f"has no counterpart among gpt2, bert, modern.*(?:{reason})"
     ):
@@ -70,7 +70,7 @@ def test_what_has_no_counterpart_is_said(small, family, changes, reason):
         ({"residual": "post", "head": NextToken(tied=False)}, "its head is"),
     ],
 )
-def test_what_no_translator_of_theirs_has_is_said(small, changes, reason):
+def test_rejects_translators_without_counterpart(small, changes, reason):
     config = small("original", **{"residual": "pre", **changes})
     with pytest.raises(ValueError, match=f"the nearest is marian, but {reason}"):
         choose_family(config)

@@ -1,4 +1,4 @@
-"""Out: which form fits, that it is compared before it counts, and what is refused."""
+"""Exporting: choice of the format, verification before the file is kept, and rejected models."""
 
 import json
 
@@ -22,7 +22,7 @@ def model(small, scrambled):
     return make
 
 
-def test_a_folder_opens_again(model, tmp_path):
+def test_exported_folder_can_be_imported(model, tmp_path):
     ours, config = model()
     done = to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
     assert (done.tokens, done.notes) == (50, ())
@@ -37,7 +37,7 @@ def test_a_folder_opens_again(model, tmp_path):
     assert json.loads((tmp_path / "out/config.json").read_text())["eos_token_id"] is None
 
 
-def test_shared_weights_are_written_once(model, tmp_path):
+def test_tied_weights_are_written_once(model, tmp_path):
     ours, config = model("gpt2")
     to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
     from clearformer.hub.safetensors_files import SafetensorsFile
@@ -48,7 +48,7 @@ def test_shared_weights_are_written_once(model, tmp_path):
 
 
 @pytest.mark.parametrize("to", [to_huggingface, to_safetensors])
-def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
+def test_removes_export_that_fails_verification(model, tmp_path, monkeypatch, to):
     ours, config = model()
     monkeypatch.setattr(compare, "difference", lambda *arguments: float("nan"))
     with pytest.raises(ValueError, match=r"gives other logits .by nan.: the export was removed"):
@@ -63,7 +63,7 @@ def test_what_does_not_agree_is_not_kept(model, tmp_path, monkeypatch, to):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_table_would_be_found_out(model, tmp_path, monkeypatch):
+def test_verification_detects_wrong_conversion_table(model, tmp_path, monkeypatch):
     """The comparison sees what a swapped gate would do."""
     ours, config = model()
     from clearformer.hub.tensor_names import GATE_UP
@@ -79,7 +79,7 @@ def test_a_wrong_table_would_be_found_out(model, tmp_path, monkeypatch):
         to_huggingface(ours, config, GenerationDefaults(), Bytes(), tmp_path / "out")
 
 
-def test_any_model_fits_into_one_file(model, tmp_path):
+def test_every_model_exports_to_safetensors(model, tmp_path):
     ours, config = model("xl")
     done = to_safetensors(
         ours, config, GenerationDefaults(), Bytes(), tmp_path / "deep/x.safetensors"
@@ -92,7 +92,7 @@ def test_any_model_fits_into_one_file(model, tmp_path):
         to_safetensors(ours, config, GenerationDefaults(), Bytes(), tmp_path / "x")
 
 
-def test_a_tokenizer_without_a_form_leaves_nothing(model, tmp_path):
+def test_unsupported_tokenizer_leaves_no_files(model, tmp_path):
     ours, config = model(vocabulary=3)
     with pytest.raises(ValueError, match="a characters tokenizer cannot be opened"):
         to_huggingface(ours, config, GenerationDefaults(), Characters("ab"), tmp_path / "out")
@@ -100,7 +100,7 @@ def test_a_tokenizer_without_a_form_leaves_nothing(model, tmp_path):
     to_safetensors(ours, config, GenerationDefaults(), Characters("ab"), tmp_path / "x.safetensors")
 
 
-def test_dropout_that_cannot_be_told_is_noted(model, tmp_path):
+def test_notes_dropout_that_cannot_be_expressed(model, tmp_path):
     from clearformer.config import Dropout
 
     ours, config = model("gpt2", dropout=Dropout(hidden=0.2))

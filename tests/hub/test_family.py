@@ -1,4 +1,4 @@
-"""Names as files have them, and as the tables have them."""
+"""Canonical tensor names of checkpoint families."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from clearformer.hub.gpt2 import GPT2
 from clearformer.hub.llama import LLAMA
 
 
-def test_a_checkpoint_without_a_head_leaves_the_prefix_out():
+def test_adds_prefix_missing_from_headless_checkpoint():
     found = GPT2.canonical(["wte.weight", "h.0.attn.bias", "h.0.ln_1.weight", "lm_head.weight"])
     assert found == {
         "transformer.wte.weight": "wte.weight",
@@ -16,16 +16,16 @@ def test_a_checkpoint_without_a_head_leaves_the_prefix_out():
     }
 
 
-def test_a_checkpoint_with_the_prefix_stays_as_it_is():
+def test_keeps_names_that_have_prefix():
     names = ["model.norm.weight", "lm_head.weight", "model.layers.0.self_attn.rotary_emb.inv_freq"]
     assert LLAMA.canonical(names) == {name: name for name in names[:2]}
 
 
-def test_the_first_published_names_of_norms():
+def test_renames_gamma_and_beta():
     found = BERT.canonical(["embeddings.LayerNorm.gamma", "embeddings.LayerNorm.beta"])
     assert set(found) == {"bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.bias"}
 
 
-def test_two_names_for_one_tensor_are_refused():
+def test_rejects_two_names_for_one_tensor():
     with pytest.raises(ValueError, match="are two names for one tensor"):
         BERT.canonical(["bert.x.LayerNorm.gamma", "bert.x.LayerNorm.weight"])

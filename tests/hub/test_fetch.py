@@ -1,4 +1,4 @@
-"""A checkpoint by name: here, on the hub, or nowhere."""
+"""Locating a checkpoint: a local path, or a name on the hub."""
 
 import sys
 import types
@@ -24,14 +24,14 @@ def hub(monkeypatch, tmp_path):
     return asked
 
 
-def test_what_is_here_is_taken(hub, tmp_path, monkeypatch):
+def test_prefers_local_path(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").mkdir()
     assert locate_checkpoint("gpt2").resolve() == tmp_path / "gpt2"
     assert hub == []
 
 
-def test_a_name_goes_to_the_hub_and_asks_for_no_code(hub, tmp_path):
+def test_downloads_from_hub_without_code_files(hub, tmp_path):
     assert locate_checkpoint("openai-community/gpt2", "abc") == tmp_path
     (name, revision, patterns), = hub  # fmt: skip
     assert (name, revision) == ("openai-community/gpt2", "abc")
@@ -40,13 +40,13 @@ def test_a_name_goes_to_the_hub_and_asks_for_no_code(hub, tmp_path):
     assert "pytorch_model.bin" in hub[1][2]
 
 
-def test_what_the_hub_says_is_one_line(hub):
+def test_hub_error_is_one_line(hub):
     with pytest.raises(ValueError, match=r"and the hub did not give it: 404: not found$"):
         locate_checkpoint("no/such")
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "a/b/c", "../x", "./gpt2x", "", "a b"])
-def test_what_is_no_name_never_leaves_the_machine(hub, name, tmp_path, monkeypatch):
+def test_invalid_name_makes_no_request(hub, name, tmp_path, monkeypatch):
     inside = tmp_path / "empty"
     inside.mkdir()
     monkeypatch.chdir(inside)
@@ -55,7 +55,7 @@ def test_what_is_no_name_never_leaves_the_machine(hub, name, tmp_path, monkeypat
     assert hub == []
 
 
-def test_without_the_library_it_is_said(monkeypatch):
+def test_missing_huggingface_hub_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ValueError, match=r"huggingface_hub must be installed: pip install 'clear"):
         locate_checkpoint("openai-community/gpt2")

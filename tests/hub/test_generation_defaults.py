@@ -1,4 +1,4 @@
-"""How the makers of a checkpoint write with it is told, in whichever file it stands."""
+"""Notes about a checkpoint's generation_config, whichever file holds it."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_notes(said, notes):
     assert generation_defaults.notes(said) == notes
 
 
-def test_a_setting_that_is_followed_is_not_reported():
+def test_applied_settings_are_not_reported():
     said = {"num_beams": 4, "bad_words_ids": [[7]]}
     found = generation_defaults.notes(said, followed=frozenset({"bad_words_ids"}))
     assert found == ("its generation config asks for --beam 4",)
@@ -47,7 +47,7 @@ def test_a_setting_that_is_followed_is_not_reported():
 
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2"])
-def test_an_import_tells_them(folder, family, file):
+def test_import_reports_generation_config(folder, family, file):
     place, _ = folder(family)
     path = place / file
     if file == "config.json":

@@ -1,4 +1,4 @@
-"""GPT-2's settings, both ways."""
+"""GPT-2 configs: reading and writing."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def read(settings):
     return GPT2.read_config(HFConfig(settings, "here"), ())
 
 
-def test_the_released_settings_are_our_preset():
+def test_published_config_equals_preset():
     found, ours = read(PUBLISHED), gpt2("small")
     for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
@@ -50,7 +50,7 @@ def test_the_released_settings_are_our_preset():
 
 
 @pytest.mark.parametrize("size", ["small", "medium", "large", "xl"])
-def test_what_is_written_reads_the_same(size):
+def test_config_round_trip(size):
     ours, ends = gpt2(size), GenerationDefaults(end_ids=(7,))
     settings = GPT2.write_config(ours) | GPT2.write_generation(ours, ends)
     found = read(settings)
@@ -60,7 +60,7 @@ def test_what_is_written_reads_the_same(size):
     }
 
 
-def test_every_setting_counts():
+def test_every_setting_is_read():
     changed = {
         **PUBLISHED,
         "n_inner": 100,
@@ -89,18 +89,18 @@ def test_every_setting_counts():
         ("vocab_size", 10**12),
     ],
 )
-def test_what_we_do_not_compute_is_refused_by_name(name, value):
+def test_rejects_unsupported_settings(name, value):
     with pytest.raises(ValueError, match=name):
         read({**PUBLISHED, name: value})
 
 
-def test_the_other_names_of_its_numbers():
+def test_accepts_alternative_key_names():
     """transformers reads them too, so they stand for n_embd and its like."""
     numbers = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers"}
     renamed = {numbers.get(name, name): value for name, value in PUBLISHED.items()}
     assert read(renamed) == read(PUBLISHED)
 
 
-def test_what_changes_no_number_is_read():
+def test_accepts_keys_without_numerical_effect():
     for more in ({"reorder_and_upcast_attn": True}, {"is_decoder": True}, {"unknown": 1}):
         assert read({**PUBLISHED, **more}) == read(PUBLISHED)

@@ -1,4 +1,4 @@
-"""Heads of the reference implementation: the same numbers, from its own files, in and out."""
+"""Heads of imported checkpoints: same outputs as the reference, in and out."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ HEADS = {
     "qwen2-classes": LAST,
     "qwen3-classes": LAST,
 }
-# Their classes for answers have another name for the body than those for everything else.
+# Their question answering classes name the body differently.
 ONLY_IN = {"llama-answers", "mistral-answers"}
 
 
@@ -48,7 +48,7 @@ def near(given, expected):
 
 @torch.no_grad()
 def numbers(theirs, tokens, attention_mask, segments):
-    """What a model of theirs gives, in the shape of ours."""
+    """The output of their model, in the shape of ours."""
     name = type(theirs).__name__
     more = {"attention_mask": attention_mask.long()} if attention_mask is not None else {}
     if name.startswith("Bert"):
@@ -57,7 +57,7 @@ def numbers(theirs, tokens, attention_mask, segments):
         more = {key: value[None] for key, value in more.items()}
         return theirs(tokens[None], **more).logits.T
     if name.endswith("ForSequenceClassification"):
-        # They look for padding by its id, so one text at a time.
+        # They detect padding by its id, so one text at a time.
         rows = [
             row if attention_mask is None else row[own]
             for row, own in rows_of(tokens, attention_mask)
@@ -79,7 +79,7 @@ def rows_of(tokens, attention_mask):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_gives_their_numbers(folder, tokens, name):
+def test_head_matches_transformers(folder, tokens, name):
     path, theirs = folder(name)
     found = import_checkpoint(path)
     assert found.config.head == HEADS[name]
@@ -94,7 +94,7 @@ def test_a_head_gives_their_numbers(folder, tokens, name):
 
 
 @pytest.mark.parametrize("name", sorted(HEADS.keys() - ONLY_IN))
-def test_a_head_is_written_as_it_was(transformers, folder, tokens, tmp_path, name):
+def test_exported_head_matches_original(transformers, folder, tokens, tmp_path, name):
     path, theirs = folder(name)
     found = import_checkpoint(path)
     done = to_huggingface(
@@ -111,7 +111,7 @@ def test_a_head_is_written_as_it_was(transformers, folder, tokens, tmp_path, nam
 
 
 @pytest.mark.parametrize("name", sorted(ONLY_IN))
-def test_what_cannot_be_written_is_kept_in_our_own_form(folder, tmp_path, name):
+def test_rejects_export_of_head_without_counterpart(folder, tmp_path, name):
     path, _ = folder(name)
     found = import_checkpoint(path)
     with pytest.raises(ValueError, match=r"has no counterpart among .*: use --to safetensors"):
@@ -120,9 +120,7 @@ def test_what_cannot_be_written_is_kept_in_our_own_form(folder, tmp_path, name):
         )
 
 
-def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
-    folder, tmp_path, scrambled
-):
+def test_rejects_export_of_classifier_with_other_pooling(folder, tmp_path, scrambled):
     from dataclasses import replace
 
     from clearformer.builder import build
@@ -134,7 +132,7 @@ def test_a_classifier_made_here_has_no_counterpart_if_it_pools_in_another_way(
         to_huggingface(build(config), config, found.generation, found.tokenizer, tmp_path / "out")
 
 
-def test_the_verb_gives_their_shares(folder, tmp_path, texts):
+def test_classify_matches_transformers_probabilities(folder, tmp_path, texts):
     """`classify` on the imported run against the reference, one text at a time."""
     from clearformer import data
     from clearformer.hub.write_run import write_run
@@ -155,7 +153,7 @@ def test_the_verb_gives_their_shares(folder, tmp_path, texts):
             near(given, torch.cat([theirs(each).logits.softmax(-1) for each in ids]))
 
 
-def test_a_setting_of_another_family_takes_no_bias_away(folder, edit):
+def test_ignores_bias_setting_of_other_family(folder, edit):
     """GPT-2's class does not read it; Llama's does."""
     path, _ = folder("gpt2-tokens")
     edit(path / "config.json", token_classification_bias=False)
@@ -166,7 +164,7 @@ def test_a_setting_of_another_family_takes_no_bias_away(folder, edit):
     )
 
 
-def test_class_names_by_label_by_number_or_by_default():
+def test_class_names_from_id2label_num_labels_or_default():
     assert class_names(HFConfig({}, "here")) == ("LABEL_0", "LABEL_1")
     assert class_names(HFConfig({"num_labels": 3}, "here"))[2] == "LABEL_2"
     assert class_names(HFConfig({"id2label": {"0": "a", "1": "b"}}, "here")) == ("a", "b")
@@ -178,7 +176,7 @@ def test_class_names_by_label_by_number_or_by_default():
 
 
 @pytest.mark.parametrize("kind", ["gpt2-classes", "llama-classes", "bert-classes"])
-def test_what_is_no_classifier_of_one_class_is_refused(folder, edit, kind):
+def test_rejects_unsupported_problem_types_and_labels(folder, edit, kind):
     path, _ = folder(kind)
     edit(path / "config.json", problem_type="multi_label_classification")
     with pytest.raises(ValueError, match=r"problem_type is 'multi_label_classification', but"):
@@ -188,7 +186,7 @@ def test_what_is_no_classifier_of_one_class_is_refused(folder, edit, kind):
         import_checkpoint(path)
 
 
-def test_classes_of_a_model_that_has_none_are_no_concern(folder, edit):
+def test_ignores_labels_of_model_without_classifier(folder, edit):
     path, _ = folder("llama")
     edit(
         path / "config.json",

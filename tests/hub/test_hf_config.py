@@ -1,4 +1,4 @@
-"""A config.json, key by key."""
+"""Reading a config.json key by key."""
 
 import pytest
 
@@ -16,23 +16,23 @@ def test_values_and_defaults():
 
 
 @pytest.mark.parametrize("value", [0, -1, 10**9, 1.5, True, "3", [3]])
-def test_a_number_out_of_range_is_refused_before_anything_is_made(value):
+def test_rejects_integer_out_of_range(value):
     with pytest.raises(ValueError, match=r"here: n is .*, but it must be a whole number from 1 to"):
         HFConfig({"n": value}, "here").integer("n", 65_536)
 
 
-def test_what_is_missing_is_refused():
+def test_rejects_missing_value():
     with pytest.raises(ValueError, match="here: n is None, but it must be a whole number"):
         HFConfig({}, "here").integer("n", 10)
 
 
 @pytest.mark.parametrize("value", ["nan", float("nan"), float("inf"), 2.0, -0.1, True])
-def test_a_share_must_be_one(value):
+def test_rejects_number_outside_zero_to_one(value):
     with pytest.raises(ValueError, match=r"here: x is .*, but it must be a number from 0 to 1"):
         HFConfig({"x": value}, "here").number("x", 0.5)
 
 
-def test_what_nobody_asked_for_is_remembered_by_name():
+def test_finish_lists_ignored_keys():
     settings = HFConfig({"new_trick": 0.5, "eos_token_ids": [1], "off": None, "n": 3}, "here")
     settings.integer("n", 5)
     settings.finish()
@@ -44,7 +44,7 @@ def test_what_nobody_asked_for_is_remembered_by_name():
     assert known.ignored == []
 
 
-def test_a_second_name_may_stand_alone_or_say_the_same():
+def test_rename_accepts_alias_alone_or_equal():
     alone = HFConfig({"hidden_size": 3}, "here")
     alone.rename("hidden_size", "n_embd")
     assert alone.integer("n_embd", 5) == 3
@@ -67,8 +67,8 @@ REFERENCE = {
 
 
 @pytest.mark.parametrize("kind", REFERENCE)
-def test_every_setting_of_the_reference_is_understood(transformers, kind):
-    """A key that it has is asked for, or listed as harmless: none is ignored as unknown to it."""
+def test_no_key_of_transformers_is_unknown(transformers, kind):
+    """Every key of its config is read, or listed as having no effect."""
     from clearformer.hub.registry import MODEL_TYPES
 
     built = getattr(transformers, REFERENCE[kind])()
@@ -79,8 +79,8 @@ def test_every_setting_of_the_reference_is_understood(transformers, kind):
 
 
 @pytest.mark.parametrize("kind", REFERENCE)
-def test_the_list_of_harmless_keys_has_none_that_the_reference_computes_with(transformers, kind):
-    """What its modeling code reads of a config and we call harmless is known, key by key."""
+def test_ignored_keys_do_not_affect_transformers_computation(transformers, kind):
+    """Keys that its modeling code reads and that we ignore are listed here."""
     import importlib
     import inspect
     import re
@@ -98,14 +98,14 @@ def test_the_list_of_harmless_keys_has_none_that_the_reference_computes_with(tra
 
 
 @pytest.mark.parametrize("name", sorted(NEUTRAL_VALUES))
-def test_what_would_change_the_computation_may_only_be_off(name):
+def test_rejects_unsupported_features_unless_neutral(name):
     for value in (*NEUTRAL_VALUES[name], None):
         HFConfig({name: value}, "here").finish()
     with pytest.raises(ValueError, match=f"here: {name} is 'on', but clearformer computes"):
         HFConfig({name: "on"}, "here").finish()
 
 
-def test_choices_and_flags_are_named():
+def test_rejects_invalid_choice_and_flag():
     with pytest.raises(
         ValueError, match="here: act is 'mish', but clearformer computes gelu, relu"
     ):

@@ -1,4 +1,4 @@
-"""A checkpoint, read and checked: sharded, bare, in one file, and with everything wrong with it."""
+"""Importing a checkpoint: sharded, without a head, single files, and every kind of damage."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def equal(one, other):
     return all(one[name].equal(other[name]) for name in one)
 
 
-def test_a_folder_gives_config_tokenizer_and_weights(folder, pairs):
+def test_imports_config_tokenizer_and_weights(folder, pairs):
     path, theirs = folder("gpt2")
     found = import_checkpoint(path)
     assert found.config.name == "gpt2-theirs"
@@ -31,7 +31,7 @@ def test_a_folder_gives_config_tokenizer_and_weights(folder, pairs):
     assert not found.model().training
 
 
-def test_a_checkpoint_of_the_hubs_cache_is_named_after_its_model(folder, tmp_path):
+def test_hub_cache_checkpoint_is_named_after_model(folder, tmp_path):
     path, _ = folder("gpt2")
     place = tmp_path / "models--someone--tiny-gpt2/snapshots/0123456789abcdef"
     place.parent.mkdir(parents=True)
@@ -39,7 +39,7 @@ def test_a_checkpoint_of_the_hubs_cache_is_named_after_its_model(folder, tmp_pat
     assert import_checkpoint(place).config.name == "gpt2-tiny-gpt2"
 
 
-def test_shards_are_one_checkpoint(folder):
+def test_imports_sharded_checkpoint(folder):
     path, _ = folder("llama")
     whole = import_checkpoint(path)
     sharded, _ = folder("llama", place="shards", max_shard_size="5KB")
@@ -48,7 +48,7 @@ def test_shards_are_one_checkpoint(folder):
     assert equal(import_checkpoint(sharded).tensors, whole.tensors)
 
 
-def test_a_checkpoint_without_a_head_and_its_prefix(folder):
+def test_imports_checkpoint_without_head_and_prefix(folder):
     """As the released GPT-2 is stored: bare names, and a causal mask among the weights."""
     path, _ = folder("gpt2")
     whole = import_checkpoint(path)
@@ -59,7 +59,7 @@ def test_a_checkpoint_without_a_head_and_its_prefix(folder):
     assert equal(import_checkpoint(path).tensors, whole.tensors)
 
 
-def test_one_file_with_its_config_beside_it(folder):
+def test_imports_single_file_with_config(folder):
     path, _ = folder("gpt2")
     (path / "model.safetensors").rename(path / "other.safetensors")
     assert import_checkpoint(path / "other.safetensors").config.vocabulary == 300
@@ -67,7 +67,7 @@ def test_one_file_with_its_config_beside_it(folder):
         import_checkpoint(path)
 
 
-def test_older_files_only_on_request(folder):
+def test_pickle_files_need_allow_bin(folder):
     path, _ = folder("gpt2")
     whole = import_checkpoint(path)
     tensors = {k: v.clone() for k, v in load_file(path / "model.safetensors").items()}
@@ -81,7 +81,7 @@ def test_older_files_only_on_request(folder):
     )
 
 
-def test_a_pickle_under_another_name_runs_nothing(folder, tmp_path):
+def test_pickle_with_safetensors_name_runs_no_code(folder, tmp_path):
     marker = tmp_path / "marker"
 
     class Payload:
@@ -98,7 +98,7 @@ def test_a_pickle_under_another_name_runs_nothing(folder, tmp_path):
     assert not marker.exists()
 
 
-def test_code_beside_a_checkpoint_is_not_looked_at(folder, tmp_path):
+def test_code_files_in_checkpoint_are_not_run(folder, tmp_path):
     path, _ = folder("gpt2")
     marker = tmp_path / "marker"
     for name in ("modeling_gpt2.py", "tokenization.py", "__init__.py", "conftest.py"):
@@ -107,7 +107,7 @@ def test_code_beside_a_checkpoint_is_not_looked_at(folder, tmp_path):
     assert not marker.exists()
 
 
-def test_keys_that_the_reference_does_not_read_are_ignored_and_named(folder, edit):
+def test_unknown_config_keys_are_ignored_and_reported(folder, edit):
     path, _ = folder("llama")
     plain = import_checkpoint(path)
     silent = {"torch_dtype": "float32", "use_cache": False, "_name_or_path": "x", "id2label": {}}
@@ -128,7 +128,7 @@ def test_keys_that_the_reference_does_not_read_are_ignored_and_named(folder, edi
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert-masked", "qwen2"])
-def test_a_config_without_a_model_type(folder, edit, name):
+def test_imports_config_without_model_type(folder, edit, name):
     path, _ = folder(name)
     whole = import_checkpoint(path)
     edit(path / "config.json", model_type=None)
@@ -139,7 +139,7 @@ def test_a_config_without_a_model_type(folder, edit, name):
     assert read_model_config(path) == whole.config
 
 
-def test_the_names_of_older_files(folder):
+def test_imports_old_bert_tensor_names(folder):
     """BERT of 2018: gamma and beta, and numbers of positions among the weights."""
     path, _ = folder("bert")
     whole = import_checkpoint(path)
@@ -156,7 +156,7 @@ def test_the_names_of_older_files(folder):
 # --- what is wrong -------------------------------------------------------------------------
 
 
-def test_nothing_there(tmp_path):
+def test_rejects_missing_path_and_other_files(tmp_path):
     with pytest.raises(ValueError, match="there is no folder or file"):
         import_checkpoint(tmp_path / "nothing")
     (tmp_path / "x.txt").write_text("x")
@@ -164,13 +164,13 @@ def test_nothing_there(tmp_path):
         import_checkpoint(tmp_path / "x.txt")
 
 
-def test_a_folder_without_config(folder):
+def test_rejects_missing_or_invalid_config(folder):
     path, _ = folder("gpt2")
     (path / "config.json").unlink()
     with pytest.raises(ValueError, match=r"has no config.json, which says what the weights mean"):
         import_checkpoint(path)
     for text, sentence in (
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ("[]", "is not a JSON object"),
         ('"x"', "is not a JSON object"),
     ):
@@ -179,7 +179,7 @@ def test_a_folder_without_config(folder):
             import_checkpoint(path)
 
 
-def test_another_architecture(folder, edit):
+def test_rejects_unsupported_model_type(folder, edit):
     path, _ = folder("gpt2")
     edit(path / "config.json", model_type="t5")
     with pytest.raises(ValueError, match=r"config.json is of a model_type 't5', which clearformer"):
@@ -191,12 +191,12 @@ def test_another_architecture(folder, edit):
         import_checkpoint(path)
 
 
-def test_a_run_is_no_checkpoint_of_others(folder):
+def test_rejects_run_folder(folder):
     path, _ = folder("gpt2")
     (path / "config.json").write_text(json.dumps({"kind": "RunConfig"}))
     with pytest.raises(ValueError, match="is a run of clearformer already"):
         import_checkpoint(path)
-    (path / "model.safetensors").unlink()  # they lie one folder further down
+    (path / "model.safetensors").unlink()  # they are one folder further down
     (path / "checkpoints").mkdir()
     with pytest.raises(ValueError, match="is a run of clearformer already"):
         import_checkpoint(path)
@@ -206,7 +206,7 @@ def test_a_run_is_no_checkpoint_of_others(folder):
     ("name", "value"),
     [("n_embd", 10**9), ("n_embd", 10**5), ("n_layer", 10**6), ("vocab_size", 2**31)],
 )
-def test_a_giant_is_refused_before_anything_is_made(folder, edit, name, value, monkeypatch):
+def test_rejects_huge_config_before_building_model(folder, edit, name, value, monkeypatch):
     from clearformer.hub import convert
 
     def nothing(config):
@@ -221,7 +221,7 @@ def test_a_giant_is_refused_before_anything_is_made(folder, edit, name, value, m
         import_checkpoint(path)
 
 
-def test_numbers_that_do_not_go_together(folder, edit):
+def test_rejects_inconsistent_config_values(folder, edit):
     path, _ = folder("gpt2")
     edit(path / "config.json", n_head=3)
     with pytest.raises(ValueError, match="width is 16 and heads is 3, but the heads must divide"):
@@ -231,7 +231,7 @@ def test_numbers_that_do_not_go_together(folder, edit):
         import_checkpoint(path)
 
 
-def test_a_vocabulary_of_another_size(folder, edit, theirs, pairs):
+def test_rejects_tokenizer_of_other_size(folder, edit, theirs, pairs):
     from clearformer.hub.tokenizer_files import write_tokenizer
 
     path, _ = folder("gpt2")
@@ -243,7 +243,7 @@ def test_a_vocabulary_of_another_size(folder, edit, theirs, pairs):
     assert import_checkpoint(path).tokenizer is None
 
 
-def test_the_tokenizer_may_come_from_elsewhere(folder, tmp_path):
+def test_tokenizer_may_be_given_separately(folder, tmp_path):
     path, _ = folder("gpt2")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -268,14 +268,14 @@ def own(small, scrambled, tmp_path):
     return tmp_path / "own.safetensors", model, config
 
 
-def test_our_own_file_needs_nothing_beside_it(own):
+def test_imports_clearformer_safetensors_file(own):
     path, model, config = own
     found = import_checkpoint(path)
     assert found.config == config
     assert equal(found.tensors, {n: p.detach() for n, p in model.named_parameters()})
 
 
-def test_our_own_file_keeps_the_start_and_end_tokens(small, tmp_path):
+def test_clearformer_file_keeps_start_and_end_tokens(small, tmp_path):
     from clearformer.builder import build
     from clearformer.hub.safetensors_files import SafetensorsFile
 
@@ -297,7 +297,7 @@ def test_our_own_file_keeps_the_start_and_end_tokens(small, tmp_path):
     assert found.generation == replace(generation, banned_ids=(257,))
 
 
-def test_our_own_file_is_not_believed_either(own, tmp_path):
+def test_clearformer_file_is_validated(own, tmp_path):
     path, model, _ = own
     tensors = {n: p.detach().clone() for n, p in model.named_parameters()}
     from clearformer.hub.safetensors_files import SafetensorsFile

@@ -1,4 +1,4 @@
-"""Llama's settings and those of its relatives, both ways."""
+"""Llama, Mistral and Qwen configs: reading and writing."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ def read(**changes):
     return LLAMA.read_config(HFConfig({**SETTINGS, **changes}, "here"), ())
 
 
-def test_settings_as_they_were_written_for_years():
+def test_reads_classic_llama_config():
     found = read()
     assert found.position == Rotary(base=500_000.0)
     assert found.norm == RMSNorm(epsilon=1e-5)
@@ -60,12 +60,12 @@ def test_settings_as_they_were_written_for_years():
     assert ends == GenerationDefaults(end_ids=(2,))
 
 
-def test_settings_as_they_are_written_now():
+def test_reads_rope_parameters():
     new = {"rope_type": "default", "rope_theta": 700.0}
     assert read(rope_theta=None, rope_parameters=new).position == Rotary(base=700.0)
 
 
-def test_scaled_positions():
+def test_reads_rope_scaling():
     """As in Llama 3.2's file, and as older ones have it."""
     given = {
         "factor": 32.0,
@@ -82,9 +82,9 @@ def test_scaled_positions():
         read(rope_scaling={**given, "rope_type": "yarn"})
 
 
-def test_relatives():
+def test_reads_qwen_and_mistral_configs():
     assert read(model_type="qwen3").query_key_norm == RMSNorm(epsilon=1e-5)
-    assert read(model_type="qwen3").head_width == 128  # theirs, where nothing is said
+    assert read(model_type="qwen3").head_width == 128  # the default of transformers
     assert read(model_type="qwen2").biases.attention
     assert not read(model_type="qwen2").biases.attention_output
     windowed = (Causal() & Local(window=16),)
@@ -108,18 +108,18 @@ TYPES = ["sliding_attention", "full_attention"]
         ({"use_sliding_window": True, "layer_types": TYPES}, (TOLERANCE, FAR)),
     ],
 )
-def test_windows_of_some_layers(kind, settings, patterns):
+def test_sliding_window_applies_to_configured_layers(kind, settings, patterns):
     """As transformers reads them, where a file is silent too."""
     assert read(model_type=kind, sliding_window=16, **settings).patterns == patterns
 
 
-def test_windows_that_nobody_wrote():
+def test_default_sliding_window_of_mistral():
     long = {"model_type": "mistral", "max_position_embeddings": 8192}
     assert read(**long).patterns == (Causal() & Local(window=4096),)
     assert read(**long, sliding_window=None).patterns == (FAR,)
 
 
-def test_positions_that_are_said_twice_must_agree():
+def test_rejects_contradicting_rope_settings():
     linear = {"rope_type": "linear", "factor": 4.0}
     both = {"rope_parameters": {"rope_type": "default"}, "rope_scaling": linear}
     with pytest.raises(ValueError, match=r"rope_scaling is .* rope_parameters says something else"):
@@ -147,7 +147,7 @@ def test_positions_that_are_said_twice_must_agree():
         ("num_key_value_heads", 8),
     ],
 )
-def test_what_we_do_not_compute_is_refused_by_name(name, value):
+def test_rejects_unsupported_settings(name, value):
     with pytest.raises(ValueError, match=name):
         read(**{name: value})
 
@@ -161,7 +161,7 @@ def test_what_we_do_not_compute_is_refused_by_name(name, value):
         ("layer_types", ["sliding_attention", "chunked"]),
     ],
 )
-def test_windows_that_cannot_be(name, value):
+def test_rejects_invalid_sliding_window_settings(name, value):
     settings = {"use_sliding_window": True, "sliding_window": 16, name: value}
     with pytest.raises(ValueError, match=name):
         read(model_type="qwen2", **settings)
@@ -183,14 +183,14 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("changes", CHANGES)
-def test_what_is_written_reads_the_same(changes, small):
+def test_config_round_trip(changes, small):
     ours = small("modern", **changes)
     found = LLAMA.read_config(HFConfig(LLAMA.write_config(ours), "here"), ())
     for name in compared_fields(ours):
         assert getattr(found, name) == getattr(ours, name), name
 
 
-def test_what_lies_in_halves_stays_as_it_is(small):
+def test_in_halves_leaves_halves_order_unchanged(small):
     config = small("modern")
     tensors = {"x": torch.ones(1)}
     assert in_halves(config, tensors) == (config, tensors)
@@ -198,7 +198,7 @@ def test_what_lies_in_halves_stays_as_it_is(small):
     assert in_halves(gpt2, tensors) == (gpt2, tensors)
 
 
-def test_a_bias_is_asked_for_where_the_reference_has_one():
+def test_attention_bias_applies_only_to_llama_and_qwen3():
     """Mistral and Qwen2 do not read the key that Llama and Qwen3 have for it."""
     assert read(attention_bias=True).biases.attention_output
     assert read(model_type="qwen3", attention_bias=True).biases.attention_output
@@ -207,7 +207,7 @@ def test_a_bias_is_asked_for_where_the_reference_has_one():
         assert (found.attention_output, found.feed_forward) == (False, False)
 
 
-def test_kinds_of_layers_may_say_what_holds_anyway():
+def test_layer_types_must_agree_with_sliding_window():
     windowed = {"model_type": "mistral", "sliding_window": 16}
     types = ["sliding_attention"] * read().layers
     assert read(**windowed, layer_types=types).patterns == read(**windowed).patterns

@@ -1,4 +1,4 @@
-"""Marian's settings, names and searches: ours are those of transformers."""
+"""Marian configs, tensor names and beam search, equal to transformers."""
 
 import dataclasses
 import json
@@ -83,7 +83,7 @@ def read_generation(**changes):
     return MARIAN.read_generation(settings, MARIAN.read_config(settings, ()))
 
 
-def test_published_settings():
+def test_reads_published_config():
     found = read_settings()
     assert (found.layers, found.decoder_layers, found.width, found.heads) == (3, 2, 16, 4)
     assert (found.activation, found.embedding_scale, found.residual) == (
@@ -99,7 +99,7 @@ def test_published_settings():
     assert read_settings(scale_embedding=False).embedding_scale == "one"
 
 
-def test_a_file_about_writing_goes_before(tmp_path):
+def test_generation_config_overrides_config(tmp_path):
     writing = {"max_length": 30, "renormalize_logits": True, "no_repeat_ngram_size": 3}
     (tmp_path / "generation_config.json").write_text(json.dumps(writing))
     data = MARIAN.merge_files(tmp_path, PUBLISHED)
@@ -137,7 +137,7 @@ def test_a_file_about_writing_goes_before(tmp_path):
         ("hidden_size", 7),  # a second name of d_model
     ],
 )
-def test_what_we_do_not_compute_is_refused_by_name(name, value):
+def test_rejects_unsupported_settings(name, value):
     with pytest.raises(ValueError, match=name):
         read_generation(**{name: value})
 
@@ -180,7 +180,7 @@ def padded(rows):
     ("seed", "changes"),
     [(0, {}), (1, {"activation_function": "relu", "scale_embedding": False})],
 )
-def test_logits_and_gradients_are_theirs(theirs, seed, changes):
+def test_logits_and_gradients_match_transformers(theirs, seed, changes):
     model, found = theirs(seed, **changes)
     ours = found.model()
     tokens, attention_mask = padded(sources(seed))
@@ -219,7 +219,7 @@ def test_logits_and_gradients_are_theirs(theirs, seed, changes):
     "generation",
     [{}, {"bad_words_ids": [[59]], "renormalize_logits": True}, {"forced_eos_token_id": None}],
 )
-def test_searches_are_theirs(theirs, seed, beams, penalty, generation):
+def test_greedy_and_beam_search_match_transformers(theirs, seed, beams, penalty, generation):
     """Greedily and with a beam, as their own settings ask for it, cut at a limit or not."""
     model, found = theirs(seed, generation)
     rows = sources(seed)
@@ -246,7 +246,7 @@ def cut(row):
     return row
 
 
-def test_a_model_without_its_head_and_positions_in_the_file(theirs, transformers, tmp_path):
+def test_accepts_sinusoidal_tables_in_file_and_rejects_others(theirs, transformers, tmp_path):
     """Tables of positions are known by their values, and others are refused."""
     from safetensors.torch import load_file, save_file
 
@@ -273,7 +273,9 @@ def test_a_model_without_its_head_and_positions_in_the_file(theirs, transformers
 
 @pytest.mark.parametrize("order", ["turns", "halves"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, order, bias):
+def test_exported_model_opens_in_transformers(
+    small, scrambled, transformers, tmp_path, order, bias
+):
     biases = Biases(head=True) if bias else Biases(attention=False, attention_output=False)
     config = small(
         "original",
@@ -310,7 +312,7 @@ def test_our_own_open_in_transformers(small, scrambled, transformers, tmp_path, 
     assert again.tokenizer.encode("two dogs").tolist() == [*b"two dogs"]
 
 
-def test_what_is_written_reads_the_same():
+def test_config_round_trip():
     ours = read_settings()
     again = MARIAN.read_config(HFConfig(MARIAN.write_config(ours), "here"), {"final_logits_bias"})
     assert again == dataclasses.replace(ours, name="marian")
@@ -320,14 +322,14 @@ def test_what_is_written_reads_the_same():
     assert MARIAN.read_generation(HFConfig(written, "here"), ours) == generation
 
 
-def test_an_untrained_translator_is_not_exported(small, tmp_path):
+def test_rejects_export_of_untrained_translator(small, tmp_path):
     config = small("original", residual="post")
     with pytest.raises(ValueError, match=r"its start and end tokens are unknown.*: train it first"):
         to_huggingface(build(config), config, GenerationDefaults(), Bytes(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_moves_where_sines_come_first(small):
+def test_to_marian_leaves_halves_order_unchanged(small):
     config = small("original", position=Sinusoidal(order="halves"), residual="post")
     found, tensors = to_marian(config, {"encoder.blocks.0.attention.output.weight": torch.eye(4)})
     assert found.position == config.position

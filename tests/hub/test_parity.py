@@ -1,4 +1,4 @@
-"""The same numbers as the reference implementation, from its own files, in and out."""
+"""Numerical parity with transformers, importing and exporting its own files."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def both(folder):
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_generators_give_their_logits_and_tokens(both, tokens, name):
+def test_generator_logits_and_tokens_match_transformers(both, tokens, name):
     found, theirs = both(name)
     ours = found.model()
     with torch.no_grad():
@@ -53,7 +53,7 @@ def test_generators_give_their_logits_and_tokens(both, tokens, name):
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_generators_give_their_gradients(both, tokens, name):
+def test_generator_gradients_match_transformers(both, tokens, name):
     found, theirs = both(name)
     ours = found.model()
     total, count = ours.loss(Batch(tokens[:, :-1], tokens[:, 1:]))
@@ -63,7 +63,7 @@ def test_generators_give_their_gradients(both, tokens, name):
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_encoders_give_their_outputs(both, tokens, name):
+def test_encoder_outputs_match_transformers(both, tokens, name):
     """Padded rows and two kinds of segments included."""
     found, theirs = both(name)
     ours = found.model()
@@ -88,7 +88,7 @@ def test_encoders_give_their_outputs(both, tokens, name):
             near(given, expected.logits)
 
 
-def test_bert_gives_its_gradients(both, tokens):
+def test_bert_gradients_match_transformers(both, tokens):
     found, theirs = both("bert")
     ours = found.model()
     segments = (torch.arange(9) > 3).long().expand(3, 9)
@@ -107,7 +107,7 @@ def test_bert_gives_its_gradients(both, tokens):
 
 
 def assert_gradients_agree(ours, theirs, found):
-    """Ours, taken apart by the same table, against theirs."""
+    """Compare our gradients, split by the same table, with theirs."""
     from clearformer.hub.registry import family_of
     from clearformer.hub.tensor_names import their_names
 
@@ -131,7 +131,7 @@ AUTO = {
 
 
 @pytest.mark.parametrize("name", [*GENERATORS, *ENCODERS])
-def test_what_is_exported_opens_in_transformers(transformers, both, tokens, tmp_path, name):
+def test_exported_checkpoint_opens_in_transformers(transformers, both, tokens, tmp_path, name):
     found, theirs = both(name)
     done = to_huggingface(
         found.model(), found.config, found.generation, found.tokenizer, tmp_path / "out"
@@ -146,7 +146,7 @@ def test_what_is_exported_opens_in_transformers(transformers, both, tokens, tmp_
     for key, value in expected.items():
         if isinstance(value, torch.Tensor):
             near(given[key], value, within=0)
-    # For a Qwen2 they take its own tokenizer, whatever the folder says; the export says so.
+    # transformers always uses Qwen2's tokenizer for a Qwen2; the export reports it.
     fast, auto = transformers.PreTrainedTokenizerFast, transformers.AutoTokenizer
     own = name.startswith("qwen2")
     assert any("AutoTokenizer" in note for note in done.notes) == own
@@ -159,10 +159,10 @@ def test_what_is_exported_opens_in_transformers(transformers, both, tokens, tmp_
 
 @pytest.mark.parametrize("pairs", ["halves", "neighbours"])
 @pytest.mark.parametrize("normed", [True, False])
-def test_modern_of_our_own_opens_in_transformers(
+def test_exported_modern_model_opens_in_transformers(
     transformers, small, scrambled, tokens, tmp_path, normed, pairs
 ):
-    """With a query-key norm it is their Qwen3, without a Llama, whichever way rotary pairs lie."""
+    """With a query-key norm it becomes a Qwen3, without one a Llama, for either rotary layout."""
     from dataclasses import replace
 
     from clearformer.builder import build
@@ -180,7 +180,7 @@ def test_modern_of_our_own_opens_in_transformers(
         near(ours(tokens % 256), again(tokens % 256).logits)
 
 
-def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens):
+def test_neighbour_pairs_are_permutation_of_halves(folder, tokens):
     path, _ = folder("llama")
     halves, neighbours = (
         import_checkpoint(path).model(),
@@ -201,7 +201,7 @@ def test_neighbouring_pairs_are_another_order_of_the_same_weights(folder, tokens
 @pytest.mark.parametrize(
     ("kind", "key"), [("gpt2", "activation_function"), ("bert-masked", "hidden_act")]
 )
-def test_activations_by_their_other_names(theirs, tokens, tmp_path, kind, key, name):
+def test_activation_aliases_match_transformers(theirs, tokens, tmp_path, kind, key, name):
     model = theirs(kind, vocabulary=256, **{key: name})
     model.save_pretrained(tmp_path)
     ours = import_checkpoint(tmp_path, tokenizer="bytes").model()

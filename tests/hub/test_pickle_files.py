@@ -1,4 +1,4 @@
-"""Pickles: tensors and nothing else, whatever is in them."""
+"""Pickle files: only tensors are read, whatever else they contain."""
 
 import io
 import os
@@ -18,7 +18,7 @@ class Payload:
         return os.system, (self.command,)
 
 
-def test_tensors_are_read(tmp_path):
+def test_reads_tensors(tmp_path):
     path = tmp_path / "pytorch_model.bin"
     torch.save({"a": torch.arange(6.0).reshape(2, 3)}, path)
     file = PickleFile(path)
@@ -41,14 +41,14 @@ def test_no_code_runs(tmp_path, zipped):
 @pytest.mark.parametrize(
     "content", [[torch.ones(1)], {"a": {"b": torch.ones(1)}}, {1: torch.ones(1)}]
 )
-def test_only_a_plain_table_will_do(tmp_path, content):
+def test_rejects_content_that_is_not_a_dict_of_tensors(tmp_path, content):
     path = tmp_path / "x.bin"
     torch.save(content, path)
     with pytest.raises(ValueError, match="is not a dictionary from names to tensors"):
         PickleFile(path)
 
 
-def test_a_packed_archive_is_no_file_of_weights(tmp_path):
+def test_rejects_compressed_archive(tmp_path):
     path = tmp_path / "x.bin"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.pkl", bytes(10**6))
@@ -56,7 +56,7 @@ def test_a_packed_archive_is_no_file_of_weights(tmp_path):
         PickleFile(path)
 
 
-def test_rubbish_is_said(tmp_path):
+def test_rejects_garbage(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(io.BytesIO(b"not a pickle at all").getvalue())
     with pytest.raises(ValueError, match="contains more than weights"):
@@ -71,7 +71,7 @@ def test_rubbish_is_said(tmp_path):
         (torch.zeros(1).expand(2**24, 2**14), r"a has shape .*, but fewer elements in the file"),
     ],
 )
-def test_what_is_no_plain_tensor_is_refused(tmp_path, tensor, sentence):
+def test_rejects_unusual_tensors(tmp_path, tensor, sentence):
     path = tmp_path / "pytorch_model.bin"
     torch.save({"a": tensor}, path)
     with pytest.raises(ValueError, match=sentence):

@@ -1,4 +1,4 @@
-"""A run in eight bits: the same model to the bit, smaller, and for use alone."""
+"""Int8 runs: bitwise the same model, smaller, and for inference only."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def run(small, scrambled, tmp_path):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern", "bert", "classifier"])
-def test_it_opens_as_the_same_model(run, tmp_path, family):
+def test_int8_run_equals_quantized_model(run, tmp_path, family):
     path = run(family)
     expected = quantize(open_run(path).model)
     done = to_int8(path, tmp_path / "out")
@@ -48,14 +48,14 @@ def test_it_opens_as_the_same_model(run, tmp_path, family):
     assert all(one.equal(other) for one, other in pairs)
 
 
-def test_a_shared_table_is_stored_once(run, tmp_path):
+def test_tied_embedding_is_stored_once(run, tmp_path):
     to_int8(run("gpt2"), tmp_path / "out")
     files = (tmp_path / "out/checkpoints/step-0/int8.safetensors").stat().st_size
     floats = (tmp_path / "gpt2/checkpoints/step-0/model.safetensors").stat().st_size
     assert files < floats / 2  # norms and scales are much of a model as small as this
 
 
-def test_it_is_for_use_alone(run, tmp_path):
+def test_int8_run_rejects_training_and_quantization(run, tmp_path):
     path = run("gpt2")
     to_int8(path, tmp_path / "out")
     for attempt in (
@@ -69,7 +69,7 @@ def test_it_is_for_use_alone(run, tmp_path):
         to_int8(path, tmp_path / "out")
 
 
-def test_a_translator_is_refused_and_nothing_is_left(run, tmp_path, monkeypatch):
+def test_rejects_translator_and_leaves_no_files(run, tmp_path, monkeypatch):
     translator = run("original")
     with pytest.raises(
         ValueError, match="is a translator, but int8 supports models with one stack"

@@ -1,4 +1,4 @@
-"""Which family a config.json speaks of."""
+"""Selecting the family of a config.json."""
 
 import pytest
 
@@ -20,8 +20,8 @@ def test_families_by_model_type():
 
 
 @pytest.mark.parametrize("kind", ["t5", None, 3, "bret", "roberta", "gpt_neo"])
-def test_another_architecture_is_named_with_those_that_are_known(kind):
-    """Never with one that is spelled alike: RoBERTa is no BERT."""
+def test_rejects_unknown_model_type_listing_known_ones(kind):
+    """No similar name is suggested: RoBERTa is not a BERT."""
     with pytest.raises(
         ValueError,
         match=f"here is of a model_type {kind!r}, which clearformer cannot read: known are "
@@ -30,7 +30,7 @@ def test_another_architecture_is_named_with_those_that_are_known(kind):
         family_of({"model_type": kind}, "here")
 
 
-def test_code_and_quantized_weights_are_refused():
+def test_rejects_custom_code_and_quantized_weights():
     with pytest.raises(ValueError, match="needs its own code"):
         family_of({"model_type": "gpt2", "auto_map": {"AutoModel": "x.py"}}, "here")
     with pytest.raises(ValueError, match="has quantized weights"):
@@ -50,7 +50,7 @@ def test_code_and_quantized_weights_are_refused():
         (GPT, "gpt2"),
     ],
 )
-def test_without_a_model_type_it_is_told_by_the_rest(settings, kind):
+def test_guesses_model_type_from_keys(settings, kind):
     found, notes = guess_model_type(settings)
     assert found == {**settings, "model_type": kind}
     assert notes[0].startswith(f"its config.json has no model_type; it was read as {kind}, by its ")
@@ -72,5 +72,5 @@ def test_without_a_model_type_it_is_told_by_the_rest(settings, kind):
         {**BERT, "architectures": ["AlbertModel"]},
     ],
 )
-def test_nothing_is_guessed_where_another_family_is_possible(settings):
+def test_does_not_guess_ambiguous_model_type(settings):
     assert guess_model_type(settings) == (settings, ())

@@ -1,4 +1,4 @@
-"""Safetensors from anyone: what is sound is mapped, what is forged is refused in one sentence."""
+"""Safetensors files from untrusted sources: valid files are mapped, forged ones rejected."""
 
 import json
 
@@ -12,7 +12,7 @@ from clearformer.hub.safetensors_files import SafetensorsFile, inside, open_weig
 FLOATS = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
 
-def test_every_type_comes_back_and_nothing_is_copied(tmp_path):
+def test_reads_every_dtype_without_copy(tmp_path):
     path = tmp_path / "model.safetensors"
     given = {
         str(dtype): torch.arange(12).reshape(3, 4).to(dtype)
@@ -43,7 +43,7 @@ UNREAD = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8}
 
 
 @pytest.mark.parametrize("kind", UNREAD)
-def test_a_type_that_is_not_read_is_refused_in_a_sentence(forged, tmp_path, kind):
+def test_rejects_unsupported_dtype(forged, tmp_path, kind):
     size = 8 * UNREAD[kind] // 8
     header = {"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}
     path = forged(tmp_path / "model.safetensors", header, bytes(size))
@@ -51,7 +51,7 @@ def test_a_type_that_is_not_read_is_refused_in_a_sentence(forged, tmp_path, kind
         SafetensorsFile(path)
 
 
-def test_what_is_let_go_can_be_read_again(tmp_path):
+def test_released_tensor_can_be_read_again(tmp_path):
     path = tmp_path / "model.safetensors"
     save_file({"x": torch.arange(100_000.0)}, path)
     file = SafetensorsFile(path)
@@ -60,7 +60,7 @@ def test_what_is_let_go_can_be_read_again(tmp_path):
     assert file.tensor("x").equal(before)
 
 
-def test_a_tensor_at_an_odd_place_is_read_all_the_same(forged, tmp_path):
+def test_reads_unaligned_tensor(forged, tmp_path):
     header = {
         "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
         "b": {"dtype": "F32", "shape": [1], "data_offsets": [1, 5]},
@@ -120,14 +120,14 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_header_is_refused(forged, tmp_path, name):
+def test_rejects_forged_header(forged, tmp_path, name):
     header, data, length, sentence = FORGED[name]
     path = forged(tmp_path / "model.safetensors", header, data, length)
     with pytest.raises(ValueError, match="is not a valid safetensors file: .*" + sentence):
         SafetensorsFile(path)
 
 
-def test_a_missing_file_is_said(tmp_path):
+def test_rejects_missing_file(tmp_path):
     with pytest.raises(ValueError, match="cannot be read: No such file"):
         SafetensorsFile(tmp_path / "x.safetensors")
     assert open_weights(tmp_path) is None
@@ -152,7 +152,7 @@ def sharded(tmp_path):
     return index
 
 
-def test_shards_are_one(sharded):
+def test_reads_sharded_files(sharded):
     weights = open_weights(sharded())
     assert sorted(weights.names()) == ["a", "b", "c"]
     assert weights.tensor("c").tolist() == [0, 1, 2, 3]
@@ -163,12 +163,12 @@ def test_shards_are_one(sharded):
 @pytest.mark.parametrize(
     "name", ["../model-2.safetensors", "/etc/passwd", "..", "", "a\\b", "x/model-2.safetensors"]
 )
-def test_an_index_names_files_of_its_own_folder_alone(sharded, name):
+def test_index_may_only_name_files_of_its_folder(sharded, name):
     with pytest.raises(ValueError, match="which is not a plain file name"):
         open_weights(sharded(c=name))
 
 
-def test_a_link_out_of_the_folder_is_refused(sharded, tmp_path_factory):
+def test_rejects_symlink_out_of_folder(sharded, tmp_path_factory):
     folder = sharded(c="link.safetensors")
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret.safetensors"
     (folder / "model-2.safetensors").rename(elsewhere)
@@ -177,7 +177,7 @@ def test_a_link_out_of_the_folder_is_refused(sharded, tmp_path_factory):
         open_weights(folder)
 
 
-def test_the_links_of_the_hubs_own_cache_are_followed(tmp_path):
+def test_follows_symlinks_of_hub_cache(tmp_path):
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
     blobs.mkdir()
     snapshot.mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_the_links_of_the_hubs_own_cache_are_followed(tmp_path):
     assert open_weights(snapshot).tensor("a").tolist() == [1, 1]
 
 
-def test_index_and_files_must_agree(sharded):
+def test_rejects_index_that_does_not_match_files(sharded):
     with pytest.raises(ValueError, match=r"z is listed for model-2.safetensors"):
         open_weights(sharded(z="model-2.safetensors"))
     with pytest.raises(ValueError, match=r"b is not listed but stored in model-1.safetensors"):
@@ -197,6 +197,6 @@ def test_index_and_files_must_agree(sharded):
         open_weights(folder)
 
 
-def test_a_file_of_the_folder_is_inside(tmp_path):
+def test_inside_accepts_file_of_folder(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     assert inside(tmp_path, "x.json") == tmp_path / "x.json"

@@ -1,4 +1,4 @@
-"""Tables of names, both ways."""
+"""Tables of tensor names, in both directions."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from clearformer.hub.llama import LLAMA
 from clearformer.hub.tensor_names import GATE_UP, QKV, SAME, TRANSPOSED, Rename, their_names
 
 
-def test_a_row_finds_their_names_for_ours():
+def test_rename_maps_our_names_to_theirs():
     row = Rename("blocks.{}.project.{}", ("layer.{}.q.{}", "layer.{}.k.{}"))
     assert row.match("blocks.11.project.bias") == ("layer.11.q.bias", "layer.11.k.bias")
     assert row.match("blocks.1.2.project.bias") is None
@@ -21,7 +21,7 @@ def test_a_row_finds_their_names_for_ours():
 
 
 @pytest.mark.parametrize("layout", [SAME, TRANSPOSED, QKV, GATE_UP])
-def test_what_is_cut_joins_again(layout, small):
+def test_split_and_join_round_trip(layout, small):
     config = small("modern", key_heads=2)
     rows = {QKV: 32, GATE_UP: 48}.get(layout, 5)
     ours = torch.randn(rows, 7)
@@ -42,7 +42,7 @@ FAMILIES = [
 
 
 @pytest.mark.parametrize(("name", "family", "changes"), FAMILIES)
-def test_every_weight_has_a_name_of_its_own(name, family, changes, small):
+def test_renamed_parameters_are_unique(name, family, changes, small):
     """Two of ours with one name there would overwrite each other."""
     config = small(name, **changes)
     model = outline(config)
@@ -54,7 +54,7 @@ def test_every_weight_has_a_name_of_its_own(name, family, changes, small):
     assert len(set(theirs)) == len(theirs)
 
 
-def test_two_stacks_need_no_more_than_rows_of_their_own():
+def test_renames_encoder_and_decoder_stacks():
     rows = (
         Rename("encoder.blocks.{}.attention.output.{}", "encoder.layers.{}.self_attn.out_proj.{}"),
         Rename(

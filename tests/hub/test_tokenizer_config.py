@@ -1,4 +1,4 @@
-"""What stands beside a tokenizer: the class that opens it, its roles, its settings."""
+"""tokenizer_config.json and its companions: tokenizer class, special tokens and flags."""
 
 import json
 import re
@@ -51,16 +51,16 @@ def beside(tmp_path):
         (None, None, None),
     ],
 )
-def test_which_class_opens_it(beside, named, model, expected):
+def test_resolves_tokenizer_class(beside, named, model, expected):
     config = {} if named is None else {"tokenizer_class": named}
     assert beside(config, config={"model_type": model}).tokenizer_class == expected
 
 
-def test_the_model_may_name_the_class(beside):
+def test_config_may_name_tokenizer_class(beside):
     assert beside(config={"tokenizer_class": "LlamaTokenizer"}).tokenizer_class == LLAMA
 
 
-def test_roles_are_names_or_objects(beside):
+def test_special_token_roles_are_strings_or_objects(beside):
     token = {"__type": "AddedToken", "content": "</s>", "lstrip": False, "normalized": True}
     settings = beside(
         {"bos_token": "<s>", "eos_token": token, "pad_token": None, "add_bos_token": True},
@@ -74,13 +74,13 @@ def test_roles_are_names_or_objects(beside):
         settings.special({"<b>": 0, "</s>": 1}, "vocab.json")
 
 
-def test_a_class_has_special_tokens_of_its_own(beside):
+def test_tokenizer_class_adds_default_special_tokens(beside):
     settings = beside({"tokenizer_class": GPT2, "bos_token": "<s>", "unk_token": None})
     assert settings.special({"<s>": 0, END: 1}, "vocab.json") == (END, "<s>")  # eos_token is END
     assert settings.special({"<s>": 0}, "vocab.json") == ("<s>",)
 
 
-def test_a_newer_list_of_added_tokens_outweighs_the_older_files(beside):
+def test_added_tokens_decoder_overrides_older_files(beside):
     files = {"special_tokens_map": {"bos_token": "<b>"}, "added_tokens": {"<b>": 7}}
     assert beside({}, **files).added == {"<b>": {"content": "<b>", "id": 7}}
     newer = {"added_tokens_decoder": {"3": {"content": "<s>", "special": True}}}
@@ -110,12 +110,12 @@ def test_a_newer_list_of_added_tokens_outweighs_the_older_files(beside):
         ),
     ],
 )
-def test_what_is_not_understood_is_refused(beside, config, sentence):
+def test_rejects_unsupported_config(beside, config, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         beside(config)
 
 
-def test_a_flag_must_not_contradict_tokenizer_json(beside):
+def test_rejects_flag_that_contradicts_tokenizer_json(beside):
     settings = beside({"add_prefix_space": True, "do_lower_case": None})
     settings.require_flag("add_prefix_space", True)
     settings.require_flag("do_lower_case", True)
@@ -128,11 +128,11 @@ def test_a_flag_must_not_contradict_tokenizer_json(beside):
         settings.refuse("do_lower_case", "add_prefix_space")
 
 
-def test_a_file_that_is_no_object(tmp_path):
+def test_read_object_rejects_other_json(tmp_path):
     assert read_object(tmp_path / "a.json") == {}
     (tmp_path / "a.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"a.json is \[1\], but it must be an object"):
         read_object(tmp_path / "a.json")
     (tmp_path / "a.json").write_text("{")
-    with pytest.raises(ValueError, match=r"a.json is no JSON"):
+    with pytest.raises(ValueError, match=r"a.json is not valid JSON"):
         read_object(tmp_path / "a.json")

@@ -1,4 +1,4 @@
-"""A tokenizer.json and the files beside it: the same ids as AutoTokenizer's, or refused."""
+"""tokenizer.json and the files beside it: same ids as AutoTokenizer, or rejected."""
 
 import copy
 import json
@@ -80,7 +80,7 @@ def refuses(place, sentence):
 
 
 @pytest.mark.parametrize("opener", ["GPT2Tokenizer", "PreTrainedTokenizerFast"])
-def test_what_the_config_says_besides_changes_nothing(transformers, ended, folder, opener):
+def test_usual_config_keys_do_not_change_ids(transformers, ended, folder, opener):
     usual = {
         "tokenizer_class": opener, "add_prefix_space": False, "add_bos_token": True,
         "model_max_length": 64, "bos_token": END,
@@ -91,7 +91,7 @@ def test_what_the_config_says_besides_changes_nothing(transformers, ended, folde
     agree(transformers, folder(ended, usual, model={"model_type": "gpt2"}))
 
 
-def test_a_role_makes_a_token_special(transformers, pairs, folder):
+def test_role_marks_token_as_special(transformers, pairs, folder):
     ours = BytePairs(BytePairSpec((*pairs.spec.vocabulary, "<s>"), pairs.spec.merges, specials=()))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>"}
     place = folder(ours, config, model={"model_type": "llama"})
@@ -99,7 +99,7 @@ def test_a_role_makes_a_token_special(transformers, pairs, folder):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", None])
-def test_a_closing_token_is_a_translators_alone(ended, fallback, folder, kind):
+def test_rejects_eos_suffix_except_for_translators(ended, fallback, folder, kind):
     model = {"model_type": kind, "eos_token_id": 300}
     post = around([], [END], {END: 300})
     sentence = ".* but only special tokens before the text are supported"
@@ -109,7 +109,7 @@ def test_a_closing_token_is_a_translators_alone(ended, fallback, folder, kind):
     refuses(folder(fallback, config, {"post_processor": post}), sentence)
 
 
-def test_a_translator_closes_with_its_own_end(ended, folder):
+def test_translator_suffix_must_be_its_eos_token(ended, folder):
     post = {"post_processor": around([], [END], {END: 300})}
     model = {"model_type": "marian", "eos_token_id": 300}
     assert read_tokenizer(folder(ended, {}, post, model)).suffix_ids == ()
@@ -138,11 +138,11 @@ def test_a_translator_closes_with_its_own_end(ended, folder):
         ),
     ],
 )
-def test_what_the_config_asks_of_byte_pairs(ended, folder, config, sentence):
+def test_rejects_unsupported_byte_pair_settings(ended, folder, config, sentence):
     refuses(folder(ended, config), sentence)
 
 
-def test_gpt2s_class_splits_in_its_own_way(pairs, folder):
+def test_gpt2_class_requires_gpt2_pattern(pairs, folder):
     for other in ({"pattern": "llama3"}, {"ignore_merges": True}):
         parts = BytePairSpec(pairs.spec.vocabulary, pairs.spec.merges, **other)
         place = folder(BytePairs(parts), {"tokenizer_class": "GPT2Tokenizer"})
@@ -151,32 +151,32 @@ def test_gpt2s_class_splits_in_its_own_way(pairs, folder):
         assert read_tokenizer(place).spec == parts
 
 
-def test_bytes_alone_are_bytes(folder):
+def test_byte_vocabulary_is_read_as_bytes_tokenizer(folder):
     assert read_tokenizer(folder(BytePairs(BYTES))).kind == Bytes.kind
 
 
-def test_a_config_that_is_none_is_refused(ended, folder):
+def test_rejects_invalid_tokenizer_config(ended, folder):
     place = folder(ended)
     (place / "tokenizer_config.json").write_text("not JSON")
-    with pytest.raises(ValueError, match=r"tokenizer_config.json is no JSON"):
+    with pytest.raises(ValueError, match=r"tokenizer_config.json is not valid JSON"):
         read_tokenizer(place)
 
 
-def test_a_number_of_thousands_of_digits(ended, folder):
+def test_rejects_number_with_thousands_of_digits(ended, folder):
     place = folder(ended)
     (place / "tokenizer.json").write_text('{"model": ' + "1" * 5000 + "}")
     with pytest.raises(ValueError, match=r"tokenizer.json has a number of thousands of digits"):
         read_tokenizer(place)
 
 
-def test_the_space_in_front_is_as_the_config_says(fallback, folder):
+def test_add_prefix_space_must_agree_with_tokenizer_json(fallback, folder):
     config = {"tokenizer_class": "LlamaTokenizer", "add_prefix_space": True}
     assert read_tokenizer(folder(fallback, config)).spec == fallback.spec
     place = folder(fallback, {**config, "add_prefix_space": False})
     refuses(place, ".*sets add_prefix_space to False, and tokenizer.json says True: they contra")
 
 
-def test_a_token_that_is_looked_for_in_the_normalized_text(fallback, folder):
+def test_normalized_special_tokens_depend_on_class(fallback, folder):
     added = [{**token, "normalized": True} for token in fallback.document["added_tokens"]]
     place = folder(fallback, {"tokenizer_class": "LlamaTokenizer"}, {"added_tokens": added})
     assert read_tokenizer(place).spec == fallback.spec
@@ -187,7 +187,7 @@ def test_a_token_that_is_looked_for_in_the_normalized_text(fallback, folder):
 
 
 @pytest.mark.parametrize("name", ["ended", "pieces"])
-def test_a_model_without_a_type_is_known_by_what_it_has(transformers, request, folder, name):
+def test_infers_missing_model_type(transformers, request, folder, name):
     ours = request.getfixturevalue(name)
     model = {key: value for key, value in ours.document["model"].items() if key != "type"}
     kind = {"model_type": "bert" if name == "pieces" else "gpt2"}
@@ -244,7 +244,7 @@ def as_published(qwen):
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
-def test_qwens_own_files(transformers, qwen, folder, strange_texts, kind):
+def test_qwen_files_match_transformers(transformers, qwen, folder, strange_texts, kind):
     config, changes = as_published(qwen)
     place = folder(qwen, config, changes, {"model_type": kind, "vocab_size": 384})
     ours = agree(transformers, place)
@@ -258,7 +258,7 @@ def test_qwens_own_files(transformers, qwen, folder, strange_texts, kind):
     assert ours.pieces([306]) == ["<|no token 306|>"]
 
 
-def test_rows_to_spare_are_few_and_of_qwen(qwen, folder):
+def test_pads_vocabulary_only_for_qwen(qwen, folder):
     config, changes = as_published(qwen)
     for rows in (306, 385, 1024, "384", None):
         model = {"model_type": "qwen2", "vocab_size": rows}
@@ -267,7 +267,7 @@ def test_rows_to_spare_are_few_and_of_qwen(qwen, folder):
     assert read_tokenizer(folder(qwen, config, changes, model)).size == 306
 
 
-def test_what_was_filled_opens_again(qwen, folder):
+def test_padded_vocabulary_round_trip(qwen, folder):
     config, changes = as_published(qwen)
     place = folder(qwen, config, changes, {"model_type": "qwen2", "vocab_size": 384})
     ours = read_tokenizer(place)
@@ -279,7 +279,7 @@ def test_what_was_filled_opens_again(qwen, folder):
 # --- WordPiece -----------------------------------------------------------------------------
 
 
-def test_berts_usual_config(transformers, pieces, folder):
+def test_bert_config_matches_transformers(transformers, pieces, folder):
     config = {
         "tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": None,
         "tokenize_chinese_chars": True, "cls_token": "[CLS]", "sep_token": "[SEP]",
@@ -305,7 +305,7 @@ def test_berts_usual_config(transformers, pieces, folder):
         ({"tokenizer_class": "GPT2Tokenizer"}, {}, "tokenizer_class is 'GPT2Tokenizer', but a W"),
     ],
 )
-def test_what_the_config_asks_of_word_pieces(pieces, folder, config, changes, sentence):
+def test_rejects_unsupported_word_piece_settings(pieces, folder, config, changes, sentence):
     refuses(folder(pieces, config, changes), sentence)
 
 
@@ -318,7 +318,7 @@ def test_what_the_config_asks_of_word_pieces(pieces, folder, config, changes, se
         ({"handle_chinese_chars": False}, "tokenize_chinese_chars"),
     ],
 )
-def test_berts_class_normalizes_in_its_own_way(transformers, pieces, folder, opener, changes, name):
+def test_bert_class_requires_its_normalizer(transformers, pieces, folder, opener, changes, name):
     normalizer = {"normalizer": {**pieces.document["normalizer"], **changes}}
     place = folder(pieces, {"tokenizer_class": opener}, normalizer, {"model_type": "bert"})
     if opener == "BertTokenizer":

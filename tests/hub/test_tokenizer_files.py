@@ -1,4 +1,4 @@
-"""Tokenizers from the files they come in: the same ids as the reference gives."""
+"""Tokenizers from their published files: same ids as the reference implementation."""
 
 import json
 import os
@@ -49,7 +49,9 @@ def agree_as_bert(ours, theirs, texts):
 
 
 @pytest.mark.parametrize("names", [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")])
-def test_gpt2s_two_files(transformers, ended, strange_texts, tmp_path, names):
+def test_gpt2_vocab_and_merges_match_transformers(
+    transformers, ended, strange_texts, tmp_path, names
+):
     write_gpt2(tmp_path, ended.spec, names)
     ours = read_tokenizer(tmp_path)
     assert sha256(ours) == sha256(ended)
@@ -61,7 +63,7 @@ def test_gpt2s_two_files(transformers, ended, strange_texts, tmp_path, names):
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_berts_file(transformers, prose, strange_texts, tmp_path, lowercase):
+def test_bert_vocab_matches_transformers(transformers, prose, strange_texts, tmp_path, lowercase):
     learned = WordPieces.train([prose], 500, lowercase=lowercase)
     (tmp_path / "vocab.txt").write_text("\n".join(learned.spec.vocabulary) + "\n")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
@@ -81,14 +83,14 @@ def published():
     return Path(place)
 
 
-def test_gpt2_as_published(transformers, published, strange_texts):
+def test_published_gpt2_tokenizer_matches_transformers(transformers, published, strange_texts):
     files = published / "gpt2" / "encoder.json", published / "gpt2" / "vocab.bpe"
     ours = read_tokenizer(published / "gpt2")
     assert (ours.size, ours.specials) == (50_257, {END: 50_256})
     agree_as_gpt2(ours, transformers.GPT2TokenizerFast(*map(str, files)), strange_texts)
 
 
-def test_bert_as_published(transformers, published, strange_texts):
+def test_published_bert_tokenizer_matches_transformers(transformers, published, strange_texts):
     ours = read_tokenizer(published / "bert")
     assert ours.size == 30_522
     theirs = transformers.BertTokenizerFast(str(published / "bert" / "vocab.txt"))
@@ -99,7 +101,7 @@ def test_bert_as_published(transformers, published, strange_texts):
 
 
 @pytest.mark.parametrize("kind", ["bytes", "pairs", "ended", "opened", "pieces", "cased"])
-def test_what_is_written_opens_there_and_here(
+def test_written_tokenizer_opens_in_transformers(
     transformers, pairs, ended, pieces, prose, strange_texts, tmp_path, kind
 ):
     start = BytePairSpec(
@@ -125,7 +127,7 @@ def test_what_is_written_opens_there_and_here(
     assert ids["pad_token_id"] == (0 if kind in ("pieces", "cased") else None)
 
 
-def test_two_texts_are_one_row_of_two_segments(transformers, pieces, tmp_path):
+def test_pair_of_texts_gets_two_segments(transformers, pieces, tmp_path):
     write_tokenizer(pieces, tmp_path, 64)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     found = theirs("the one", "the other")
@@ -135,14 +137,14 @@ def test_two_texts_are_one_row_of_two_segments(transformers, pieces, tmp_path):
     assert found["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
-def test_bytes_are_their_own_numbers_there_too(transformers, tmp_path):
+def test_bytes_tokenizer_exports_byte_values_as_ids(transformers, tmp_path):
     write_tokenizer(Bytes(), tmp_path, 64)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs.encode("aé€\n\x00") == list("aé€\n\x00".encode())
     assert BYTES.vocabulary[ord("a")] == "a"
 
 
-def test_a_tokenizer_without_a_form_is_refused(tmp_path):
+def test_rejects_tokenizer_without_export_format(tmp_path):
     with pytest.raises(
         ValueError,
         match="a characters tokenizer cannot be opened by other tools, only bytes",
@@ -153,11 +155,11 @@ def test_a_tokenizer_without_a_form_is_refused(tmp_path):
 # --- what is wrong -------------------------------------------------------------------------
 
 
-def test_no_file_no_tokenizer(tmp_path):
+def test_returns_none_without_tokenizer_files(tmp_path):
     assert read_tokenizer(tmp_path) is None
 
 
-def test_how_long_rows_are_is_not_the_tokenizers(pieces, tmp_path, edit):
+def test_ignores_truncation_and_padding(pieces, tmp_path, edit):
     """Limits and padding in tokenizer.json change no id of a text."""
     write_tokenizer(pieces, tmp_path, 64)
     edit(
@@ -168,7 +170,7 @@ def test_how_long_rows_are_is_not_the_tokenizers(pieces, tmp_path, edit):
     assert sha256(read_tokenizer(tmp_path)) == sha256(pieces)
 
 
-def test_contradicting_files_are_refused(pieces, tmp_path, edit):
+def test_rejects_contradicting_files(pieces, tmp_path, edit):
     write_tokenizer(pieces, tmp_path, 64)
     edit(tmp_path / "tokenizer_config.json", do_lower_case=False)
     with pytest.raises(ValueError, match="they contradict"):
@@ -204,14 +206,14 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), DAMAGE)
-def test_what_is_not_understood_is_refused(pairs, tmp_path, edit, changes, sentence):
+def test_rejects_unsupported_tokenizer_json(pairs, tmp_path, edit, changes, sentence):
     write_tokenizer(pairs, tmp_path, 64)
     edit(tmp_path / "tokenizer.json", **changes)
     with pytest.raises(ValueError, match=f"its tokenizer: .*{sentence}|: {sentence}"):
         read_tokenizer(tmp_path)
 
 
-def test_two_files_that_do_not_fit(ended, tmp_path):
+def test_rejects_invalid_vocab_and_merges(ended, tmp_path):
     write_gpt2(tmp_path, ended.spec)
     (tmp_path / "merges.txt").write_text("a b c\n")
     with pytest.raises(ValueError, match=r"merges.txt has the line 'a b c', but a merge has two"):
@@ -227,7 +229,7 @@ def test_two_files_that_do_not_fit(ended, tmp_path):
         read_tokenizer(tmp_path)
 
 
-# --- what stands beside the older files ----------------------------------------------------
+# --- configuration of older files ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_two_files_that_do_not_fit(ended, tmp_path):
         ({}, {"bos_token": "<s>", "pad_token": "</s>"}, {END: 300, "<s>": 301, "</s>": 302}, ()),
     ],
 )
-def test_special_tokens_of_two_files(
+def test_special_tokens_of_gpt2_files_match_transformers(
     transformers, pairs, strange_texts, tmp_path, config, map_, specials, before
 ):
     tokens = (*pairs.spec.vocabulary, END, "<s>", "</s>")
@@ -264,7 +266,9 @@ def test_special_tokens_of_two_files(
 
 @pytest.mark.parametrize("config", [None, {"tokenizer_class": "Qwen2Tokenizer"}])
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
-def test_qwens_two_files(transformers, ended, strange_texts, tmp_path, kind, config):
+def test_qwen_vocab_and_merges_match_transformers(
+    transformers, ended, strange_texts, tmp_path, kind, config
+):
     write_gpt2(tmp_path, ended.spec)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
     if config is not None:
@@ -277,7 +281,7 @@ def test_qwens_two_files(transformers, ended, strange_texts, tmp_path, kind, con
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("tokenizer_config", "not JSON", "tokenizer_config.json is no JSON"),
+        ("tokenizer_config", "not JSON", "tokenizer_config.json is not valid JSON"),
         ("tokenizer_config", '{"add_eos_token": true}', "add_eos_token is on, which is not"),
         ("tokenizer_config", '{"bos_token": "<s>"}', "'<s>' is named as a special token, but voc"),
         (
@@ -288,7 +292,7 @@ def test_qwens_two_files(transformers, ended, strange_texts, tmp_path, kind, con
         ("added_tokens", '{"hello": 5}', "the added token 'hello' is none of the special tokens"),
     ],
 )
-def test_what_is_asked_of_two_files(ended, tmp_path, name, content, sentence):
+def test_rejects_unsupported_config_of_gpt2_files(ended, tmp_path, name, content, sentence):
     write_gpt2(tmp_path, ended.spec)
     (tmp_path / f"{name}.json").write_text(content)
     with pytest.raises(ValueError, match=sentence):
@@ -305,7 +309,7 @@ def test_what_is_asked_of_two_files(ended, tmp_path, name, content, sentence):
         ({"bos_token": "<s>"}, "'<s>' is named as a special token, but vocab.txt does not have"),
     ],
 )
-def test_what_is_asked_of_berts_file(pieces, tmp_path, config, sentence):
+def test_rejects_unsupported_config_of_bert_file(pieces, tmp_path, config, sentence):
     (tmp_path / "vocab.txt").write_text("\n".join(pieces.spec.vocabulary))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=sentence):
@@ -313,7 +317,7 @@ def test_what_is_asked_of_berts_file(pieces, tmp_path, config, sentence):
 
 
 @pytest.mark.parametrize("name", ["source.spm", "target.spm"])
-def test_a_pipe_is_not_waited_for(tmp_path, name):
+def test_rejects_pipe_instead_of_file(tmp_path, name):
     for each in ("source.spm", "target.spm"):
         (tmp_path / each).write_bytes(b"x")
     (tmp_path / "vocab.json").write_text("{}")
@@ -323,7 +327,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
         read_tokenizer(tmp_path)
 
 
-def test_a_vocabulary_that_is_no_text(tmp_path):
+def test_rejects_invalid_vocab_txt(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"vocab.txt is not UTF-8 text"):
         read_tokenizer(tmp_path)

@@ -1,4 +1,4 @@
-"""Tokenizers as transformers saves them: its ids, after one saving and after another."""
+"""Tokenizers as transformers saves them: same ids after repeated round trips."""
 
 import json
 
@@ -83,7 +83,9 @@ def assert_alike(ours, theirs):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_tokenizer_comes_in_as_they_save_it(transformers, tokenizers_of, tmp_path, name):
+def test_import_of_saved_tokenizer_matches_transformers(
+    transformers, tokenizers_of, tmp_path, name
+):
     kind, form, theirs = tokenizers_of[name]
     first = saved(theirs, kind, tmp_path / "first")
     ours = read_tokenizer(first)
@@ -96,7 +98,7 @@ def test_a_tokenizer_comes_in_as_they_save_it(transformers, tokenizers_of, tmp_p
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ours_comes_back_from_them_as_it_was(transformers, tokenizers_of, tmp_path, name):
+def test_export_and_reimport_is_stable(transformers, tokenizers_of, tmp_path, name):
     kind, _, theirs = tokenizers_of[name]
     ours = read_tokenizer(saved(theirs, kind, tmp_path / "first"))
     out = tmp_path / "out"
@@ -108,7 +110,7 @@ def test_ours_comes_back_from_them_as_it_was(transformers, tokenizers_of, tmp_pa
     assert sha256(back) == sha256(ours)
 
 
-def test_a_llama_of_before_that_was_saved_again(transformers, tokenizers_of, tmp_path):
+def test_legacy_llama_tokenizer_saved_again(transformers, tokenizers_of, tmp_path):
     """`legacy` makes them put a space behind every special token, by another name."""
     _, _, theirs = tokenizers_of["llama"]
     first = saved(theirs, "llama", tmp_path / "first")

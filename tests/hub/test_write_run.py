@@ -1,4 +1,4 @@
-"""An imported model is a run: every verb opens it, and there is a whole one or none."""
+"""Writing an imported model as a run, atomically."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from clearformer.text import sha256
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "bert-features", "bert-classes", "qwen3"])
-def test_a_run_opens_with_the_same_outputs(folder, tokens, tmp_path, name):
+def test_written_run_gives_same_outputs(folder, tokens, tmp_path, name):
     path, _ = folder(name)
     found = import_checkpoint(path)
     write_run(found, tmp_path / "run")
@@ -27,7 +27,7 @@ def test_a_run_opens_with_the_same_outputs(folder, tokens, tmp_path, name):
     assert open_run(tmp_path / "run/checkpoints/step-0").checkpoint.step == 0
 
 
-def test_what_is_there_is_not_overwritten(folder, tmp_path):
+def test_does_not_overwrite_existing_folder(folder, tmp_path):
     path, _ = folder("gpt2")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/mine.txt").write_text("mine")
@@ -37,14 +37,14 @@ def test_what_is_there_is_not_overwritten(folder, tmp_path):
     write_run(import_checkpoint(path), tmp_path / "run")  # an empty folder is as good as none
 
 
-def test_without_a_tokenizer_there_is_no_run(folder, tmp_path):
+def test_rejects_checkpoint_without_tokenizer(folder, tmp_path):
     path, _ = folder("gpt2")
     with pytest.raises(ValueError, match=r"has no tokenizer, .* give --tokenizer a folder"):
         write_run(replace(import_checkpoint(path), tokenizer=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_failure_leaves_nothing(folder, tmp_path, monkeypatch):
+def test_failure_leaves_no_files(folder, tmp_path, monkeypatch):
     path, _ = folder("gpt2")
 
     def full(*arguments):
@@ -57,7 +57,7 @@ def test_a_failure_leaves_nothing(folder, tmp_path, monkeypatch):
     assert list(place.iterdir()) == []
 
 
-def test_whole_or_nothing(tmp_path):
+def test_atomic_folder_is_complete_or_absent(tmp_path):
     with atomic_folder(tmp_path / "a/b") as folder:
         (folder / "x").write_text("x")
         assert not (tmp_path / "a/b").exists()

@@ -1,4 +1,4 @@
-"""Versions in a tree: what rows of a cache give, without moving them."""
+"""Tree-shaped beam cache: same results as a cache with one row per beam, without copying."""
 
 import pytest
 import torch
@@ -31,8 +31,8 @@ def model(small, scrambled):
     ],
 )
 @pytest.mark.parametrize("worth", [0.0, 0.8, 1.0])
-def test_branches_are_rows(model, monkeypatch, changes, worth):
-    """Whatever branches, ends or leaves, and whether what is dead is dropped or not."""
+def test_tree_beams_match_row_beams(model, monkeypatch, changes, worth):
+    """For beams that branch, end or are removed, with and without compaction."""
     monkeypatch.setattr(beam_cache, "COMPACT_BELOW", worth)
     ours, config = model(**changes)
     assert supports(ours)
@@ -72,6 +72,6 @@ def test_branches_are_rows(model, monkeypatch, changes, worth):
         assert (cached < 1 + 14 * versions) == (worth > 0)
 
 
-def test_what_it_does_not_know_stays_with_the_rows(model):
+def test_unsupported_models_use_row_beams(model):
     assert not supports(model(position=Rotary())[0])
     assert not supports(model(kernel="explicit")[0])

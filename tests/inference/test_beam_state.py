@@ -1,4 +1,4 @@
-"""BeamState sequences: cached steps equal the whole, whatever was selected, copied or widened."""
+"""Beam states: cached steps equal the uncached model after select, copy and widen."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ ATTENTION_MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
 
 
 @pytest.mark.parametrize("steps", [3, INITIAL_CAPACITY + 5])
-def test_steps_with_a_cache_are_the_whole(original, steps):
+def test_cached_steps_equal_uncached(original, steps):
     """Also where the cache has to grow."""
     model, config = original
     tokens = torch.randint(config.vocabulary, (3, steps))
@@ -37,7 +37,7 @@ def test_steps_with_a_cache_are_the_whole(original, steps):
     assert_near(torch.stack(found, dim=1), expected)
 
 
-def test_beams_have_caches_of_their_own(original):
+def test_widened_beams_have_separate_caches(original):
     model, config = original
     with inference_mode(model):
         growing = TranslationBeams(model, config, START, SOURCE, ATTENTION_MASK)
@@ -45,7 +45,7 @@ def test_beams_have_caches_of_their_own(original):
         growing.widen(2)
         first = torch.tensor([3, 4, 5, 6, 7, 8])
         growing.step(first)
-        growing.copy(torch.tensor([0, 5]), torch.tensor([1, 4]))  # 1 goes on as 0, 4 as 5
+        growing.copy(torch.tensor([0, 5]), torch.tensor([1, 4]))  # 1 continues as 0, 4 as 5
         growing.select(torch.tensor([2, 0]))
         second = torch.tensor([9, 10, 11, 12])
         given = growing.step(second)
@@ -56,7 +56,7 @@ def test_beams_have_caches_of_their_own(original):
     assert_near(given, expected)
 
 
-def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled, prompt_rows):
+def test_left_padded_prompts_match_single_prompts(small, scrambled, prompt_rows):
     config = small("modern", length=40)
     model = scrambled(build(config)).eval()
     prompt = torch.randint(config.vocabulary, (2, 5))
@@ -73,7 +73,7 @@ def test_prompts_padded_on_the_left_are_their_own_selves(small, scrambled, promp
             assert_near(given[row], model(whole[None])[0, -1])
 
 
-def test_resting_leaves_the_model_as_it_was(original):
+def test_inference_mode_restores_training_mode(original):
     model, _ = original
     model.train()
     with inference_mode(model):
@@ -85,7 +85,7 @@ def test_resting_leaves_the_model_as_it_was(original):
     assert model.training
 
 
-def test_logits_of_a_model_in_float64_are_float64(original):
+def test_float64_model_gives_float64_logits(original):
     model, config = original
     model.double()
     tokens = torch.randint(config.vocabulary, (3, 4))
@@ -97,7 +97,7 @@ def test_logits_of_a_model_in_float64_are_float64(original):
             torch.testing.assert_close(torch.stack(found, dim=1), expected, atol=1e-12, rtol=0)
 
 
-def test_a_source_of_nothing_but_padding_is_no_nan(original):
+def test_source_of_padding_only_stays_finite(original):
     model, config = original
     attention_mask = ATTENTION_MASK.clone()
     attention_mask[1] = False
@@ -110,7 +110,7 @@ def test_a_source_of_nothing_but_padding_is_no_nan(original):
     assert_near(first[1], first[0])
 
 
-def test_the_padding_that_was_handed_in_stays_as_it_was(small, prompt_rows):
+def test_attention_mask_argument_is_not_modified(small, prompt_rows):
     config = small("gpt2")
     attention_mask = torch.tensor([[True, True], [False, True]])
     before = attention_mask.clone()

@@ -1,4 +1,4 @@
-"""Caches of a finished model: the numbers of core's, preallocated, with rows to choose."""
+"""Inference caches: same values as the caches of core, preallocated, with row selection."""
 
 import re
 
@@ -48,7 +48,7 @@ def assert_all_close(given, expected):
         torch.testing.assert_close(one, other)
 
 
-def test_a_cache_is_written_in_place(attention, x):
+def test_static_kv_cache_writes_in_place(attention, x):
     held = cache(capacity=7)
     place = held.keys.data_ptr()
     with torch.inference_mode():
@@ -58,7 +58,7 @@ def test_a_cache_is_written_in_place(attention, x):
 
 
 @torch.no_grad()
-def test_a_full_cache_says_how_much_room_it_needs(attention, x):
+def test_full_cache_error_names_needed_capacity(attention, x):
     held = cache(capacity=8)
     read(held, x, attention)
     held.advance()
@@ -69,7 +69,7 @@ def test_a_full_cache_says_how_much_room_it_needs(attention, x):
 
 @pytest.mark.parametrize("size", [1, 3])
 @torch.no_grad()
-def test_a_cache_of_another_batch_is_refused(attention, size):
+def test_rejects_other_batch_size(attention, size):
     message = (
         f"the cache was made with batch=2, but this step needs {size}: make it with batch={size}"
     )
@@ -78,7 +78,7 @@ def test_a_cache_of_another_batch_is_refused(attention, size):
 
 
 @torch.no_grad()
-def test_a_cache_of_another_precision_is_refused(attention, x):
+def test_rejects_other_dtype(attention, x):
     message = (
         "the cache was made with dtype=torch.float32, but this step needs torch.bfloat16: "
         "make it with dtype=torch.bfloat16"
@@ -87,7 +87,7 @@ def test_a_cache_of_another_precision_is_refused(attention, x):
         read(cache(capacity=7), x.bfloat16(), attention.bfloat16())
 
 
-def test_a_cache_refuses_to_carry_gradients(attention, x):
+def test_static_kv_cache_rejects_gradients(attention, x):
     message = (
         "a StaticKVCache has no gradient: train with the caches of core, or run the model "
         "under torch.inference_mode() or torch.no_grad()"
@@ -97,7 +97,7 @@ def test_a_cache_refuses_to_carry_gradients(attention, x):
 
 
 @torch.no_grad()
-def test_a_cache_takes_tokens_back(attention, x):
+def test_forget_removes_last_tokens(attention, x):
     held = cache(capacity=7)
     read(held, x[:, :5], attention)
     held.advance()
@@ -108,7 +108,7 @@ def test_a_cache_takes_tokens_back(attention, x):
 
 
 @torch.no_grad()
-def test_a_cache_goes_on_with_some_sequences(attention, x):
+def test_select_keeps_chosen_sequences(attention, x):
     for held in (cache(capacity=7), KVMemory(capacity=7)):
         read(held, x[:, :4], attention)
         held.advance()
@@ -117,7 +117,7 @@ def test_a_cache_goes_on_with_some_sequences(attention, x):
         assert_all_close(read(held, x[[1, 1, 0], 4:], attention)[1:], expected[1:])
 
 
-def test_a_memory_cannot_take_a_token_back():
+def test_kv_memory_cannot_forget():
     KVMemory(capacity=4).forget(0)
     with pytest.raises(ValueError, match=r"^a KVMemory has dropped earlier tokens"):
         KVMemory(capacity=4).forget(1)
@@ -125,7 +125,7 @@ def test_a_memory_cannot_take_a_token_back():
 
 @torch.no_grad()
 @pytest.mark.parametrize("capacity", [0, 1, 4, 99])
-def test_keys_and_values_are_as_good_as_states_while_weights_rest(attention, capacity):
+def test_kv_memory_matches_hidden_memory(attention, capacity):
     """Rotary keys stay rotated as they were: only distances matter."""
     x = torch.randn(BATCH, 17, WIDTH)
     states, keys = HiddenMemory(capacity), KVMemory(capacity)
@@ -139,7 +139,7 @@ def test_keys_and_values_are_as_good_as_states_while_weights_rest(attention, cap
         keys.advance()  # nothing is pending any more
 
 
-def test_a_memory_of_keys_refuses_gradients_and_other_batches(attention, x):
+def test_kv_memory_rejects_gradients_and_other_batch_size(attention, x):
     with pytest.raises(ValueError, match=r"^a KVMemory has no gradient: train with the"):
         read(KVMemory(4), x, attention)
     memory = KVMemory(4)
@@ -151,7 +151,7 @@ def test_a_memory_of_keys_refuses_gradients_and_other_batches(attention, x):
 
 
 @torch.no_grad()
-def test_selected_and_copied_rows_go_on_as_what_they_were():
+def test_select_and_copy_preserve_row_contents():
     attention = Attention(WIDTH, 4).eval()
     x = torch.randn(3, 5, WIDTH)
     mask = Mask(Causal())
@@ -172,7 +172,7 @@ def test_selected_and_copied_rows_go_on_as_what_they_were():
 
 
 @torch.no_grad()
-def test_selected_sources_are_those_of_their_sequences():
+def test_select_sources_follows_sequences():
     attention = Attention(WIDTH, 4).eval()
     context, x = torch.randn(2, 7, WIDTH), torch.randn(3, 3, WIDTH)
     rows = torch.tensor([1, 1, 0])
@@ -182,7 +182,7 @@ def test_selected_sources_are_those_of_their_sequences():
     torch.testing.assert_close(attention(x, Mask(Full()), frozen), expected)
 
 
-def test_caches_of_a_config_have_room_for_every_key_head(small):
+def test_inference_caches_have_shape_of_config(small):
     caches = inference_caches(small("modern"), batch=3, capacity=5, dtype=torch.bfloat16)
     assert [type(each) for each in caches] == [StaticKVCache] * 2
     assert caches[0].keys.shape == caches[0].values.shape == (3, 2, 5, 4)

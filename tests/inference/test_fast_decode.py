@@ -1,4 +1,4 @@
-"""The flat way is the way through the modules, for everything that it says it understands."""
+"""Fast one-token decoding equals decoding through the modules for every supported model."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ ATTENTION_MASK = torch.arange(9) >= torch.tensor([[2], [0], [4]])
 @pytest.mark.parametrize("attention_mask", [None, ATTENTION_MASK], ids=["whole", "padded"])
 @pytest.mark.parametrize("name", CHANGES)
 @torch.inference_mode()
-def test_flat_is_through_the_modules(name, attention_mask, arrange, small, scrambled):
+def test_fast_decoder_matches_modules(name, attention_mask, arrange, small, scrambled):
     family, changes = CHANGES[name]
     config = small(family, **changes)
     model = arrange(scrambled(build(config)).eval())
@@ -58,7 +58,7 @@ def test_flat_is_through_the_modules(name, attention_mask, arrange, small, scram
         torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-5)
 
 
-def test_what_it_does_not_know_it_leaves_alone(small):
+def test_supports_rejects_unknown_models(small):
     config = small("xl")
     assert not supports(build(config).eval(), inference_caches(config, 1, 5))
     config = small("gpt2", position=c.RelativeXL())
@@ -73,7 +73,7 @@ def test_what_it_does_not_know_it_leaves_alone(small):
 
 @pytest.mark.parametrize("name", CHANGES)
 @torch.inference_mode()
-def test_a_model_in_float64_is_flat_in_float64(name, small, scrambled):
+def test_fast_decoder_matches_modules_in_float64(name, small, scrambled):
     family, changes = CHANGES[name]
     config = small(family, **changes)
     model = scrambled(build(config).double()).eval()
@@ -90,8 +90,8 @@ def test_a_model_in_float64_is_flat_in_float64(name, small, scrambled):
 
 @pytest.mark.parametrize("position", [c.NoPosition(), c.ALiBi(), c.Rotary()])
 @torch.inference_mode()
-def test_a_token_that_sees_nothing_is_no_nan(position, small, scrambled):
-    """As through the modules: attention gives zeros, and the rest of the block goes on."""
+def test_fully_masked_token_stays_finite(position, small, scrambled):
+    """As with modules: attention gives zeros, and the rest of the block is computed."""
     blind = c.Causal() & c.Region(queries=(0, 3), keys=(0, None))
     config = small("gpt2", position=position, patterns=(blind,))
     model = scrambled(build(config)).eval()

@@ -1,4 +1,4 @@
-"""Weights that move are the same weights."""
+"""Moving weights to huge pages does not change them."""
 
 import mmap
 
@@ -24,7 +24,7 @@ def from_the_first_byte(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no large pages")
-def test_weights_lie_together_and_stay_what_they_are(tied, from_the_first_byte):
+def test_weights_are_contiguous_and_unchanged(tied, from_the_first_byte):
     parameters = dict(tied.named_parameters())
     before = {name: weight.clone() for name, weight in tied.state_dict().items()}
     use_huge_pages(tied)
@@ -39,7 +39,7 @@ def test_weights_lie_together_and_stay_what_they_are(tied, from_the_first_byte):
     assert len(storages) == 1
 
 
-def test_memory_lives_as_long_as_the_last_weight(from_the_first_byte):
+def test_memory_outlives_module_while_weight_is_referenced(from_the_first_byte):
     linear = nn.Linear(300, 300)
     expected = linear.weight.detach().clone()
     weight = use_huge_pages(linear).weight
@@ -48,13 +48,13 @@ def test_memory_lives_as_long_as_the_last_weight(from_the_first_byte):
     assert weight.equal(expected)
 
 
-def test_a_small_model_stays_where_it_is(tied):
+def test_small_model_is_not_moved(tied):
     before = [each.data_ptr() for each in tied.parameters()]
     assert [each.data_ptr() for each in use_huge_pages(tied).parameters()] == before
 
 
 @pytest.mark.parametrize("problem", ["none", "refused"])
-def test_without_large_pages_nothing_moves(problem, tied, from_the_first_byte, monkeypatch):
+def test_nothing_moves_without_huge_pages(problem, tied, from_the_first_byte, monkeypatch):
     if problem == "none":
         monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
     else:

@@ -1,4 +1,4 @@
-"""Weights in eight bits: near the model, small, stored and opened exactly."""
+"""Int8 weights: close to the original model, and saved and loaded exactly."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ from clearformer.inference.int8 import (
 GENERATORS = ["generator", "gpt2", "modern", "sparse", "xl"]
 
 
-def test_rounding_is_to_the_nearest_of_its_row():
+def test_rounds_to_nearest_with_scale_per_row():
     weight = torch.randn(5, 40)
     weight[3] = 0
     numbers, scale = rounded(weight)
@@ -29,7 +29,7 @@ def test_rounding_is_to_the_nearest_of_its_row():
     assert numbers[:3].abs().amax(dim=1).tolist() == [127] * 3
 
 
-def test_a_product_is_near_that_in_floating_point():
+def test_int8_linear_is_close_to_float_linear():
     linear = nn.Linear(64, 48)
     ours = Int8Linear(rounded(linear.weight), linear.bias)
     x = torch.randn(3, 5, 64)
@@ -39,11 +39,11 @@ def test_a_product_is_near_that_in_floating_point():
     assert ours(x.bfloat16()).dtype == torch.bfloat16
 
 
-def test_a_row_is_what_it_is_alone():
+def test_result_of_row_does_not_depend_on_other_rows():
     linear = nn.Linear(64, 48)
     ours = Int8Linear(rounded(linear.weight), linear.bias)
     x = torch.randn(7, 64) * torch.logspace(-2, 2, 7)[:, None]  # neighbours of every size
-    x[3] = 0.25  # a row without a range of its own
+    x[3] = 0.25  # a constant row
     x[4] = 0
     together = ours(x)
     assert together.equal(torch.cat([ours(row) for row in x.split(1)]))
@@ -53,7 +53,7 @@ def test_a_row_is_what_it_is_alone():
     torch.testing.assert_close(together[4], linear.bias)
 
 
-def test_without_the_kernel_rows_are_put_back(monkeypatch):
+def test_falls_back_to_dequantized_weight_without_kernel(monkeypatch):
     linear = nn.Linear(64, 48)
     x = torch.randn(3, 64)
     packed = Int8Linear(rounded(linear.weight), linear.bias)
@@ -64,7 +64,7 @@ def test_without_the_kernel_rows_are_put_back(monkeypatch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_near_itself(family, small, scrambled, example, logits):
+def test_every_family_is_close_to_its_float_model(family, small, scrambled, example, logits):
     config = small(family)
     model = scrambled(build(config)).eval()
     batch = example(config)
@@ -78,7 +78,7 @@ def test_every_family_is_near_itself(family, small, scrambled, example, logits):
 
 
 @pytest.mark.parametrize("family", GENERATORS)
-def test_stored_and_opened_it_is_the_same(family, small):
+def test_save_and_load_round_trip(family, small):
     config = small(family)
     model = quantize(build(config, seed=1)).eval()
     tensors = int8_tensors(model)
@@ -90,13 +90,13 @@ def test_stored_and_opened_it_is_the_same(family, small):
     assert sum(t.dtype == torch.int8 for t in tensors.values()) >= 4 * config.layers
 
 
-def test_a_shared_weight_is_rounded_alike(small):
+def test_tied_weights_are_quantized_identically(small):
     model = quantize(build(small("gpt2")))
     assert isinstance(model.embedding.token, Int8Embedding)
     assert model.embedding.token.numbers.equal(model.head.project.rows()[0])
 
 
-def test_it_writes_with_a_cache(small):
+def test_decodes_with_cache(small):
     config = small("modern")
     model = quantize(build(config)).eval()
     tokens = torch.randint(13, (1, 6))
@@ -106,18 +106,18 @@ def test_it_writes_with_a_cache(small):
             logits = model(token, caches=memory)
             for cache in memory:
                 cache.advance()
-        # Inputs are rounded anew in each call, so a step alone is near and not equal.
+        # Inputs are quantized in each call, so a single step is close but not equal.
         assert (logits[0, -1] - model(tokens)[0, -1]).abs().max() < 0.1
 
 
-def test_weights_of_another_model_are_refused(small):
+def test_rejects_tensors_of_other_model(small):
     tensors = int8_tensors(quantize(build(small("gpt2"))))
     with pytest.raises(ValueError, match=r"is missing from the int8 weights, or has another shape"):
         load_int8(build(small("gpt2", hidden=28)), tensors)
 
 
 @pytest.mark.parametrize("family", GENERATORS)
-def test_a_text_is_what_it_is_alone(family, small, scrambled):
+def test_result_of_sequence_does_not_depend_on_batch(family, small, scrambled):
     config = small(family)
     model = quantize(scrambled(build(config))).eval()
     tokens = torch.randint(13, (3, 8))
@@ -128,7 +128,7 @@ def test_a_text_is_what_it_is_alone(family, small, scrambled):
 
 
 @pytest.mark.parametrize("wrong", [-1, 5])
-def test_a_table_in_int8_refuses_ids_that_it_has_not(wrong):
+def test_int8_embedding_rejects_ids_outside_vocabulary(wrong):
     """An index of -1 would be the last row."""
     model = nn.Module()
     model.token = nn.Embedding(5, 4)

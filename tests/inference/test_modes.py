@@ -1,4 +1,4 @@
-"""Evaluation mode, and the way back."""
+"""Context managers for evaluation and inference mode restore the previous mode."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from clearformer.inference.modes import evaluating, inference_mode
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_mode_comes_back_even_after_an_error(training):
+def test_evaluating_restores_mode_after_error(training):
     model = nn.Dropout().train(training)
     with evaluating(model):
         assert not model.training
@@ -18,7 +18,7 @@ def test_the_mode_comes_back_even_after_an_error(training):
     assert model.training == training
 
 
-def test_inference_mode_comes_back_after_an_error():
+def test_inference_mode_restores_mode_after_error():
     model = torch.nn.Linear(2, 2).train()
     modes = []
 

@@ -1,4 +1,4 @@
-"""The same numbers, however they lie."""
+"""Packed and fast linear layers compute the same products as nn.Linear."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def assert_near(given, expected):
 
 @pytest.mark.parametrize("arrange", [use_fast_products, lambda model: pack(model, rows=2)])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_computes_the_same(family, arrange, small, scrambled, example, logits):
+def test_every_family_gives_same_logits(family, arrange, small, scrambled, example, logits):
     config = small(family)
     model = scrambled(build(config)).eval()
     batch = example(config)
@@ -26,7 +26,7 @@ def test_every_family_computes_the_same(family, arrange, small, scrambled, examp
             assert_near(one, other)
 
 
-def test_names_and_weights_stay(small):
+def test_state_dict_is_unchanged(small):
     model = build(small("gpt2"))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     use_fast_products(model)
@@ -35,7 +35,7 @@ def test_names_and_weights_stay(small):
     assert model.head.project.weight is model.embedding.token.weight
 
 
-def test_a_shared_table_is_not_packed(small):
+def test_tied_embedding_is_not_packed(small):
     tied, own = pack(build(small("gpt2")), 4), pack(build(small("modern")), 4)
     assert isinstance(tied.head.project, FastLinear)
     assert tied.head.project.weight is tied.embedding.token.weight
@@ -43,7 +43,7 @@ def test_a_shared_table_is_not_packed(small):
     assert isinstance(tied.stack.blocks[0].attention.project, PackedLinear)
 
 
-def test_a_packed_matrix_can_be_had_back():
+def test_packed_linear_returns_original_weight():
     linear = nn.Linear(24, 40)
     assert PackedLinear(linear, 3).weight.equal(linear.weight)
 
@@ -51,7 +51,7 @@ def test_a_packed_matrix_can_be_had_back():
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(40, 24), (24, 40), (160, 1600), (161, 131), (4096, 5)])
 @torch.inference_mode()
-def test_every_product_is_right_for_any_number_of_rows(shape, bias):
+def test_products_match_linear_for_any_number_of_rows(shape, bias):
     linear = nn.Linear(*shape, bias=bias)
     quick = FastLinear(linear)
     for rows in (1, 2, 9):
@@ -66,14 +66,14 @@ def test_every_product_is_right_for_any_number_of_rows(shape, bias):
 
 
 @torch.inference_mode()
-def test_a_matrix_that_lies_another_way_is_multiplied_all_the_same():
+def test_non_contiguous_weight_is_supported():
     linear = nn.Linear(160, 200)
     linear.weight.data = linear.weight.data.t().contiguous().t()
     x = torch.randn(1, 160)
     assert_near(FastLinear(linear)(x), linear(x))
 
 
-def test_what_one_dnn_cannot_multiply_stays(small):
+def test_unsupported_dtype_keeps_linear(small):
     assert not any(
         isinstance(m, FastLinear)
         for m in use_fast_products(build(small("gpt2")).double()).modules()

@@ -1,4 +1,4 @@
-"""Copies that share parameters."""
+"""Copies of a model that share its parameters."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from clearformer.inference.packed_linear import FastLinear, replace_linears
 from clearformer.inference.shared_copy import shared_copy
 
 
-def test_a_copy_has_modules_of_its_own_and_the_same_tensors(small):
+def test_copy_has_own_modules_and_shared_parameters(small):
     model = build(small("gpt2"))
     copy = shared_copy(model)
     replace_linears(copy)
@@ -20,7 +20,7 @@ def test_a_copy_has_modules_of_its_own_and_the_same_tensors(small):
     }
 
 
-def test_training_the_model_changes_the_copy():
+def test_updating_the_model_changes_the_copy():
     linear = nn.Linear(2, 2)
     copy = shared_copy(linear)
     with torch.no_grad():

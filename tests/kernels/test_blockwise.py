@@ -1,4 +1,4 @@
-"""The kernel of sparse patterns: equal to the masked dense one, and never t x t."""
+"""Blockwise kernel for sparse patterns: equal to the masked dense kernel, without a T x T table."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ BATCH, HEADS, WIDTH = 2, 4, 8
 
 
 def ring(nodes):
-    """Everyone sees the next and itself, the last node is blind."""
+    """Every node sees itself and the next; the last one sees nothing."""
     edges = [(i, (i + 1) % nodes) for i in range(nodes - 1)] + [(i, i) for i in range(nodes - 1)]
     return Graph(tuple(edges), nodes)
 
@@ -73,14 +73,14 @@ def assert_same(tensors, mask, **tolerance):
 @pytest.mark.parametrize("padding", ["none", "right", "left", "holes", "whole row"])
 @pytest.mark.parametrize(("queries", "keys"), [(37, 37), (1, 37), (12, 41), (64, 64)])
 @pytest.mark.parametrize("name", PATTERNS)
-def test_equal_to_the_masked_dense_kernel(name, queries, keys, padding):
+def test_matches_masked_dense_kernel(name, queries, keys, padding):
     mask = Mask(PATTERNS[name], attention_mask_of(padding, keys))
     assert_same(inputs(queries, keys), mask)
 
 
 @pytest.mark.parametrize("length", [1, 2, 63, 65, 130, 201])
 @pytest.mark.parametrize("name", ["strided, merged", "fixed", "graph", "heads", "row and column"])
-def test_equal_at_any_length_in_single_precision(name, length):
+def test_matches_dense_kernel_at_any_length_in_float32(name, length):
     tensors = inputs(length, length, dtype=torch.float32)
     assert_same(tensors, Mask(PATTERNS[name]), atol=1e-5, rtol=0)
 
@@ -89,16 +89,16 @@ def test_equal_at_any_length_in_single_precision(name, length):
 @pytest.mark.parametrize("padding", ["none", "left"])
 @pytest.mark.parametrize("name", ["strided, merged", "fixed", "heads", "graph"])
 @pytest.mark.parametrize("queries", [37, 9])
-def test_a_bias_is_added_and_learned(name, padding, shape, queries):
+def test_bias_and_its_gradient_match_dense_kernel(name, padding, shape, queries):
     bias = torch.randn([queries if n == -1 else n for n in shape], dtype=torch.float64)
     assert_same([*inputs(queries, 37), bias], Mask(PATTERNS[name], attention_mask_of(padding, 37)))
 
 
-def test_grouped_queries_share_keys():
+def test_grouped_queries_match_dense_kernel():
     assert_same(inputs(37, 37, key_heads=2), Mask(PATTERNS["fixed"]))
 
 
-def test_each_sequence_may_have_a_pattern_of_its_own():
+def test_per_sequence_patterns():
     mask = Mask(Each((Graph(((0, 1), (5, 3)), 37), Causal() & Strided(5))))
     assert_same(inputs(37, 37), mask)
     tensors = inputs(37, 37)
@@ -109,7 +109,7 @@ def test_each_sequence_may_have_a_pattern_of_its_own():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_query_that_sees_nothing_yields_exactly_zero(dtype):
+def test_fully_masked_query_yields_zero(dtype):
     tensors = inputs(31, 31, dtype=dtype)
     y, *gradients = output_and_gradients(blockwise, tensors, Mask(ring(31)))
     assert not y[:, :, 30].any()
@@ -118,7 +118,7 @@ def test_a_query_that_sees_nothing_yields_exactly_zero(dtype):
     assert not gradients[0][:, :, 30].any()
 
 
-def test_time_and_memory_follow_the_tiles():
+def test_cost_scales_with_number_of_tiles():
     """Four times the length with twice the stride: eight times the cells, and not sixteen."""
 
     def cells(length, stride, make):
@@ -131,7 +131,7 @@ def test_time_and_memory_follow_the_tiles():
         assert large < 3 * count_pairs(make(64), 4096)
 
 
-def test_no_table_of_all_pairs_is_ever_made():
+def test_never_allocates_quadratic_table():
     """The largest tensor of a pass over 8,192 positions is far below 8,192 x 8,192."""
     length, largest = 8192, 0
 
@@ -151,14 +151,14 @@ def test_no_table_of_all_pairs_is_ever_made():
     assert largest < length**2 / 20
 
 
-def test_a_dense_pattern_is_left_to_the_fused_kernel():
+def test_dense_pattern_uses_fused_kernel():
     tensors = inputs(20, 20)
     for pattern in (Full(), Causal(), Local(40)):
         given = blockwise(*tensors, Mask(pattern), None, 0.0)
         assert torch.equal(given, kernels.fused(*tensors, Mask(pattern), None, 0.0))
 
 
-def test_padding_of_another_shape_is_refused():
+def test_rejects_attention_mask_of_wrong_shape():
     message = (
         r"^attention_mask has shape \(2, 5\), but there are 2 sequences of 20 keys: it must be"
     )
@@ -166,7 +166,7 @@ def test_padding_of_another_shape_is_refused():
         blockwise(*inputs(20, 20), Mask(Local(2), torch.ones(2, 5, dtype=torch.bool)), None, 0)
 
 
-def test_a_model_generates_with_a_cache_as_it_learns_without(small, scrambled):
+def test_sparse_model_cached_equals_uncached(small, scrambled):
     from clearformer.builder import build, caches
     from clearformer.families import preset
 

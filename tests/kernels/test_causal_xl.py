@@ -1,4 +1,4 @@
-"""Transformer-XL's scores under causal patterns: the same numbers from fewer distances."""
+"""Transformer-XL scores under causal patterns: same values from non-negative distances only."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ SHAPES = [(5, 5), (2, 5), (3, 4), (2, 2), (1, 5), (1, 2), (1, 1)]
 
 
 @pytest.mark.parametrize(("queries", "keys"), SHAPES)
-def test_distances_behind_are_enough_where_nobody_looks_ahead(queries, keys):
+def test_causal_form_matches_full_form_on_visible_pairs(queries, keys):
     learned = RelativeXL().attention_parameters(WIDTH, HEADS, HEAD_WIDTH).double()
     with torch.no_grad():
         learned.content.normal_()
@@ -27,5 +27,5 @@ def test_distances_behind_are_enough_where_nobody_looks_ahead(queries, keys):
     assert len(behind.distances(queries, keys, q, learned.project)[0]) == keys + 1
 
 
-def test_other_schemes_are_as_fast_as_they_get():
+def test_causal_form_leaves_other_schemes_unchanged():
     assert causal_form(ALiBi()) == ALiBi()

@@ -1,4 +1,4 @@
-"""Three products: the same function as the fused kernel, taken where they are faster.
+"""The three-product CPU kernel: same function as the fused kernel, used where it is faster.
 
 Values, gradients, dropout and empty rows are compared in tests/core/test_kernels.py.
 """
@@ -15,7 +15,7 @@ from clearformer.kernels import fast
 
 @pytest.mark.parametrize("pattern", [Full(), Causal(), Causal() & Local(5)])
 @pytest.mark.parametrize("padded", [False, True])
-def test_in_half_precision_three_products_are_the_same_function(pattern, padded):
+def test_three_products_match_in_half_precision(pattern, padded):
     shape = (2, 3, 40, 64)
     q, k, v = (torch.randn(shape, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     attention_mask = torch.ones(2, 40, dtype=torch.bool)
@@ -33,7 +33,7 @@ def test_in_half_precision_three_products_are_the_same_function(pattern, padded)
         assert (ours.double() - theirs).norm() < 0.02 * theirs.norm()
 
 
-def test_a_bias_that_learns_goes_through_three_products(monkeypatch):
+def test_learned_bias_uses_three_products(monkeypatch):
     """What torch would fall back to is several times slower; values are compared above."""
     q, k, v = (torch.randn(2, 4, 5, 4, requires_grad=True) for _ in range(3))
     bias = torch.randn(2, 4, 5, 5, requires_grad=True)
@@ -42,7 +42,7 @@ def test_a_bias_that_learns_goes_through_three_products(monkeypatch):
     assert bias.grad.abs().sum() > 0
 
 
-def test_without_a_backward_pass_it_is_the_fused_kernel(monkeypatch):
+def test_uses_fused_kernel_without_backward(monkeypatch):
     q = torch.randn(2, 4, 5, 4, dtype=torch.bfloat16)
     monkeypatch.setattr(fast, "three_products", None)
     expected = explicit(q.float(), q.float(), q.float(), Mask(Causal()), None, 0.0)

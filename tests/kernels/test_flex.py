@@ -1,4 +1,4 @@
-"""flex_attention with the same patterns: values only, since a CPU has no backward pass for it."""
+"""The flex_attention kernel, values only: it has no backward pass on CPU."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ PATTERNS = {
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("queries", [37, 20])
 @pytest.mark.parametrize("name", PATTERNS)
-def test_equal_to_the_masked_dense_kernel(name, queries, padded):
+def test_matches_masked_dense_kernel(name, queries, padded):
     q = torch.randn(1, 3, queries, 16)
     k, v = torch.randn(2, 1, 3, 37, 16)
     attention_mask = (torch.arange(37) >= 5)[None] if padded else None

@@ -1,4 +1,4 @@
-"""Guides: they know where a pattern's pairs are, and a pattern without one is dense."""
+"""Pattern guides: where the pairs of a pattern are; a pattern without a guide is dense."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class EvenKeys(Pattern):
 
 @dataclass(frozen=True)
 class Further(Local):
-    """Another rule than the class it is derived from: the guide of that would be wrong."""
+    """A subclass with another rule, for which the guide of its base would be wrong."""
 
     def allows(self, query, key):
         return abs(query - key) < 3 * self.window
@@ -38,7 +38,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
-def test_parts_have_every_pair_once_and_their_guides_know_where(pattern):
+def test_parts_cover_every_pair_once_and_candidates_contain_them(pattern):
     place = torch.arange(-2, 19)
     total = torch.zeros(21, 21, dtype=torch.long)
     for part in guide(pattern).parts(21):
@@ -53,11 +53,11 @@ def test_parts_have_every_pair_once_and_their_guides_know_where(pattern):
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
-def test_max_keys_is_a_bound(pattern):
+def test_max_keys_is_an_upper_bound(pattern):
     assert int(pattern.table(20, 20).sum(dim=1).max()) <= guide(pattern).max_keys(20)
 
 
-def test_only_arithmetic_rules_fit_into_a_gpu_kernel():
+def test_only_arithmetic_rules_are_pointwise():
     graph = Graph(((0, 1),), 2)
     assert guide(Causal() & Shifted(Fixed(4, 1), 2)).pointwise
     assert not guide(Causal() & Shifted(graph, 2)).pointwise
@@ -67,13 +67,13 @@ def test_only_arithmetic_rules_fit_into_a_gpu_kernel():
 @pytest.mark.parametrize(
     "pattern", [EvenKeys(), Further(2), Causal() & EvenKeys(), Local(4) & Further(1)], ids=str
 )
-def test_a_pattern_without_a_guide_works_in_the_sparse_kernel(pattern):
+def test_blockwise_supports_pattern_without_guide(pattern):
     q, k, v = torch.randn(3, 2, 4, 9, 8)
     expected = explicit(q, k, v, Mask(pattern), None, 0.0)
     torch.testing.assert_close(blockwise(q, k, v, Mask(pattern), None, 0.0), expected)
 
 
-def test_positions_that_see_nothing_are_found():
+def test_blind_positions_lists_queries_without_keys():
     assert blind_positions(Causal(), 100) == []
     assert blind_positions(Full() - Causal(), 5) == [4]
     assert blind_positions(Graph(((0, 1), (2, 2)), 3), 4) == [1, 3]

@@ -1,4 +1,4 @@
-"""Attention over tiles: precision, dropout, and pieces that fit into a cache.
+"""Attention over tiles: precision, dropout, and processing in pieces.
 
 That it equals the dense kernel is in test_blockwise.py.
 """
@@ -39,7 +39,7 @@ def test_large_scores_do_not_overflow():
     torch.testing.assert_close(y, expected)
 
 
-def test_half_precision_is_near_also_under_autocast():
+def test_half_precision_and_autocast_are_close_to_float32():
     tensors = inputs(37, 37, dtype=torch.float32)
     mask = MASK
     exact = attention(*tensors, mask)
@@ -50,14 +50,14 @@ def test_half_precision_is_near_also_under_autocast():
         torch.testing.assert_close(attention(*tensors, mask), exact)
 
 
-def test_tiles_taken_a_few_at_a_time_are_the_same(monkeypatch):
+def test_processing_tiles_in_pieces_gives_same_result(monkeypatch):
     tensors, mask = inputs(37, 37), Mask(MASK.pattern, torch.rand(2, 37) > 0.3)
     whole = output_and_gradients(tensors, mask)
     monkeypatch.setattr(tile_attention, "MAX_SCORES", 1)
     torch.testing.assert_close(output_and_gradients(tensors, mask), whole)
 
 
-def test_dropout_falls_on_the_weights():
+def test_dropout_applies_to_attention_weights():
     """With the identity for values the output *is* the table of weights."""
     rate, keys = 0.4, 48
     q, k = torch.randn(2, 1, 1, keys, keys)
@@ -74,7 +74,7 @@ def test_dropout_falls_on_the_weights():
     assert not torch.equal(attention(q, k, identity, mask, rate), dropped)
 
 
-def test_gradients_with_dropout_are_those_of_the_very_weights_dropped():
+def test_gradcheck_with_dropout():
     # Few numbers: the function is computed twice for each of them.
     tensors = inputs(11, 11, batch=1, heads=2, width=3)
     mask = Mask(Causal() & (Local(3) | Strided(4)))

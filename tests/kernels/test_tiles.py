@@ -1,4 +1,4 @@
-"""Tiles: every allowed pair once, nothing else, and each query in one tile of a kind."""
+"""Tiles of a pattern: every allowed pair in exactly one tile."""
 
 import pytest
 import torch
@@ -41,19 +41,19 @@ def test_every_allowed_pair_is_in_exactly_one_tile(name, queries, keys, first):
     assert not count[:, -1].any()
 
 
-def test_a_strided_pattern_has_full_tiles():
-    """In the plain order every block would be touched, and 1 / stride of it used."""
+def test_strided_pattern_has_dense_tiles():
+    """In position order every block would be touched, with only 1 / stride of it used."""
     found = tiles(Strided(16), 0, 256, 256, CPU)
     assert sum(each.seen.numel() for each in found) <= 4 * count_pairs(Strided(16), 256)
     found = tiles(Strided(64), 0, 4096, 4096, CPU)
     assert sum(each.seen.numel() for each in found) == count_pairs(Strided(64), 4096)
 
 
-def test_a_pattern_without_a_pair_has_no_tile():
+def test_empty_pattern_has_no_tiles():
     assert tiles(Graph((), 5), 0, 5, 5, CPU) == ()
 
 
-def test_tiles_found_while_generating_serve_training():
+def test_tiles_cached_in_inference_mode_are_usable_in_training():
     tiles.cache_clear()
     with torch.inference_mode():
         (found,) = tiles(Causal() & Local(2), 0, 8, 8, CPU)

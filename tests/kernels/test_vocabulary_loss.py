@@ -1,4 +1,4 @@
-"""The loss in chunks is the loss at once, in value and in gradient, and never holds all logits."""
+"""Chunked loss: same value and gradient as the full loss, without holding all logits."""
 
 import copy
 
@@ -40,7 +40,7 @@ def outcome(loss, project, rows, targets, smoothing=0.0, cap=None, upstream=0.37
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("cap", [None, 2.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_in_chunks_is_at_once(case, bias, smoothing, cap, dtype):
+def test_chunked_loss_equals_full_loss(case, bias, smoothing, cap, dtype):
     rows, targets = case
     project = nn.Linear(WIDTH, WORDS, bias=bias, dtype=dtype)
     expected = outcome(at_once, project, rows.to(dtype), targets, smoothing, cap)
@@ -52,7 +52,7 @@ def test_in_chunks_is_at_once(case, bias, smoothing, cap, dtype):
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-def test_under_autocast_it_is_as_close_to_the_truth(case, half):
+def test_autocast_error_is_no_larger_than_full_loss(case, half):
     rows, targets = case
     project = nn.Linear(WIDTH, WORDS, bias=False)
     exact = outcome(at_once, project.double(), rows.double(), targets)
@@ -66,7 +66,7 @@ def test_under_autocast_it_is_as_close_to_the_truth(case, half):
         assert (other - truth).abs().max() <= 2 * (one - truth).abs().max() + 1e-6
 
 
-def test_without_gradients_too(case):
+def test_chunked_loss_equals_full_loss_in_inference_mode(case):
     rows, targets = case
     project = nn.Linear(WIDTH, WORDS)
     with torch.inference_mode():
@@ -74,13 +74,13 @@ def test_without_gradients_too(case):
         torch.testing.assert_close(in_chunks(project, rows, targets, 0.0, None), expected)
 
 
-def test_no_target_at_all_is_zero(case):
+def test_loss_is_zero_without_targets(case):
     rows, _ = case
     found = outcome(in_chunks, nn.Linear(WIDTH, WORDS), rows, torch.full((ROWS,), IGNORE))
     assert all(not part.any() for part in found)
 
 
-def test_a_frozen_matrix_stays_without_gradient(case):
+def test_frozen_projection_gets_no_gradient(case):
     rows, targets = case
     project = nn.Linear(WIDTH, WORDS, bias=False).requires_grad_(False)
     expected = outcome(at_once, project, rows, targets)
@@ -102,7 +102,7 @@ class Largest(TorchDispatchMode):
         return found
 
 
-def test_never_more_than_a_chunk_of_logits(case):
+def test_never_allocates_more_than_one_chunk_of_logits(case):
     rows, targets = (each.repeat(20, *[1] * (each.dim() - 1)) for each in case)
     with Largest() as seen:
         outcome(at_once, nn.Linear(WIDTH, WORDS), rows, targets)
@@ -113,7 +113,7 @@ def test_never_more_than_a_chunk_of_logits(case):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "original", "modern"])
-def test_a_model_learns_the_same(family, small, example, gradients, monkeypatch):
+def test_model_gradients_match_full_loss(family, small, example, gradients, monkeypatch):
     """Tied, with a bias, with two objectives: what reaches every weight is the same."""
     config = small(family)
     model, batch = build(config).train(), example(config, size=4)
@@ -128,8 +128,8 @@ def test_a_model_learns_the_same(family, small, example, gradients, monkeypatch)
 @pytest.mark.parametrize(
     ("hidden_places", "rows"), [(0, 0), (1, 1), (64, 64), (65, 128), (128, 128)]
 )
-def test_logits_of_hidden_tokens_are_of_few_sizes(hidden_places, rows):
-    """Another number is hidden in every step; memory of ever other sizes would leave gaps."""
+def test_masked_logits_are_padded_to_few_sizes(hidden_places, rows):
+    """The number of masked tokens differs in every step; varying sizes would fragment the heap."""
     head = MaskedToken(
         WIDTH, F.gelu, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS), select=with_target_padded
     )

@@ -1,4 +1,4 @@
-"""Progress of the tests is kept in a folder of their own."""
+"""Fixtures: a separate folder for the progress of the tests."""
 
 import pytest
 

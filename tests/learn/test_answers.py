@@ -1,4 +1,4 @@
-"""The learner's file: his own code, each problem with it one sentence."""
+"""Loading a learner's answer file: each problem is one sentence."""
 
 import sys
 
@@ -19,14 +19,14 @@ from clearformer.learn.answers import load_answer
         ("raw_scores = 3", r"raw_scores is a int, but it must be a function"),
     ],
 )
-def test_each_problem_is_one_sentence(tmp_path, text, said):
+def test_rejects_invalid_answer_files(tmp_path, text, said):
     (tmp_path / "my.py").write_text(text)
     with pytest.raises(ValueError, match=said) as caught:
         load_answer(tmp_path / "my.py", "raw_scores")
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_and_one_that_is_no_python(tmp_path):
+def test_rejects_missing_and_non_python_files(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         load_answer(tmp_path / "my.py", "f")
     (tmp_path / "my.txt").write_text("def f(): ...")
@@ -34,7 +34,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_python(tmp_path):
         load_answer(tmp_path / "my.txt", "f")
 
 
-def test_it_imports_its_neighbours_and_leaves_nothing_behind(tmp_path):
+def test_imports_neighbour_files_and_restores_path(tmp_path):
     before = list(sys.path)
     (tmp_path / "beside_it.py").write_text("number = 7")
     (tmp_path / "my.py").write_text("import beside_it\n\ndef f():\n    return beside_it.number\n")

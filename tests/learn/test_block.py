@@ -1,4 +1,4 @@
-"""Chapter 5: wrong answers as people write them, and the solutions beside core and torch."""
+"""Chapter 5: common wrong answers, and solutions compared with core and torch."""
 
 import pytest
 import torch
@@ -100,7 +100,7 @@ def one_residual(x, attention, feed_forward, norm1, norm2):
         ("5.1", eps_outside, "under the root"),
         ("5.2", linear, "ReLU is missing"),
         ("5.2", relu_twice, "a second ReLU"),
-        ("5.2", relu_at_the_end, "ReLU stands at the end"),
+        ("5.2", relu_at_the_end, "ReLU is at the end"),
         ("5.2", first_bias_missing, "the first bias is missing"),
         ("5.2", first_bias_late, "added after ReLU"),
         ("5.3", pre_norm, "this is pre-norm"),
@@ -111,13 +111,13 @@ def one_residual(x, attention, feed_forward, norm1, norm2):
         ("5.3", one_residual, "around feed_forward is missing"),
     ],
 )
-def test_a_wrong_answer_gets_its_own_message(number, answer, said):
+def test_wrong_answers_get_specific_messages(number, answer, said):
     verdict = judge(find(number), answer)
     assert not verdict
     assert said in verdict.message
 
 
-def test_the_solutions_are_core_and_torch():
+def test_solutions_match_core_and_torch():
     layer = Block(Attention(8, 2), FeedForward(8, 32), (nn.LayerNorm(8), nn.LayerNorm(8)))
     x = torch.randn(2, 5, 8)
     norms = [

@@ -1,4 +1,4 @@
-"""The catalogue: numbers, solutions, and that no two wrong answers are the same one."""
+"""The exercise catalogue: numbering, solutions, and distinct wrong answers."""
 
 from pathlib import Path
 
@@ -21,14 +21,14 @@ def test_exercises_are_numbered_in_their_order():
 
 
 @by_number
-def test_every_solution_is_right(exercise):
+def test_every_solution_passes(exercise):
     verdict = judge(exercise, exercise.answer)
     assert verdict.passed, verdict
-    assert exercise.solution.startswith(f"def {exercise.name}(")
+    assert exercise.solution.startswith(exercise.signature.split("(")[0] + "(")
 
 
 @by_number
-def test_every_known_wrong_answer_gets_its_own_message(exercise):
+def test_known_mistakes_get_specific_messages(exercise):
     assert len(exercise.mistakes) >= 3
     for mistake in exercise.mistakes:
         verdict = judge(exercise, mistake.answer)
@@ -36,10 +36,10 @@ def test_every_known_wrong_answer_gets_its_own_message(exercise):
 
 
 @by_number
-def test_there_are_three_hints(exercise):
+def test_every_exercise_has_three_hints(exercise):
     assert len(set(exercise.hints)) == 3
 
 
-def test_an_unknown_exercise_is_named():
-    with pytest.raises(ValueError, match=r"there is no exercise '9\.9': known: 1\.1, 1\.2"):
-        find("9.9")
+def test_rejects_unknown_exercise():
+    with pytest.raises(ValueError, match=r"there is no exercise '0\.9': known: 1\.1, 1\.2"):
+        find("0.9")

@@ -1,4 +1,4 @@
-"""The book's figures can be read on a light and on a dark page."""
+"""Figures of the book: readable on light and dark pages."""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -24,13 +24,13 @@ def contrast(a, b):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_colours_contrast_with_the_page(page):
+def test_colours_have_sufficient_contrast(page):
     assert contrast(figures.TEXT, PAGES[page]) >= 4
     for colour in figures.COLOURS:
         assert contrast(colour, PAGES[page]) >= 3, colour
 
 
-def test_a_figure_has_no_background_of_its_own():
+def test_figures_have_transparent_background():
     with matplotlib.rc_context():
         figures.use_style()
         figure, axes = plt.subplots()

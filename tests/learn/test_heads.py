@@ -1,4 +1,4 @@
-"""Chapter 4: wrong answers as people write them, and the solutions beside core."""
+"""Chapter 4: common wrong answers, and solutions compared with core."""
 
 import pytest
 import torch
@@ -72,19 +72,19 @@ def square_output(width, heads, head_width):
         ("4.3", square_output, "W_o is not width x width"),
     ],
 )
-def test_a_wrong_answer_gets_its_own_message(number, answer, said):
+def test_wrong_answers_get_specific_messages(number, answer, said):
     verdict = judge(find(number), answer)
     assert not verdict
     assert said in verdict.message
 
 
-def test_merging_undoes_splitting():
+def test_merge_heads_inverts_split_heads():
     x = torch.randn(2, 5, 12)
     torch.testing.assert_close(solutions.merge_heads(solutions.split_heads(x, 3)), x)
 
 
 @pytest.mark.parametrize(("width", "heads", "head_width"), [(16, 4, 4), (16, 4, 16), (12, 1, 12)])
-def test_the_parameters_are_those_of_a_layer(width, heads, head_width):
+def test_parameter_count_matches_attention_layer(width, heads, head_width):
     layer = Attention(width, heads, head_width=head_width, bias=False)
     counted = sum(each.weight.numel() for each in (layer.project, layer.output))
     assert solutions.parameters(width, heads, head_width) == counted

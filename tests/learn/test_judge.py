@@ -1,4 +1,4 @@
-"""The judge on answers that are no known mistake: one sentence for each way to be wrong."""
+"""Judging answers that are not known mistakes: one sentence per kind of error."""
 
 import re
 import sys
@@ -80,14 +80,14 @@ def too_few_arguments():
         (half_detached, r"the values are right, but the gradient of x is not"),
     ],
 )
-def test_one_sentence_for_each_way_to_be_wrong(answer, said):
+def test_wrong_answers_get_one_sentence(answer, said):
     verdict = judge(find("1.1"), answer)
     assert not verdict
     assert re.search(said, verdict.message), verdict.message
     assert "\n" not in str(verdict)
 
 
-def test_an_answer_that_has_no_backward_pass():
+def test_reports_failing_backward_pass():
     def weights(raw):
         exponentials = torch.exp(raw - raw.amax(-1, keepdim=True))
         exponentials /= exponentials.sum(-1, keepdim=True)  # exp keeps its result for later
@@ -110,13 +110,13 @@ def test_an_answer_that_has_no_backward_pass():
         lambda x: torch.bmm(x.double(), x.double().transpose(1, 2)),
     ],
 )
-def test_other_ways_to_be_right(answer):
+def test_accepts_other_correct_answers(answer):
     verdict = judge(find("1.1"), answer)
     assert verdict, verdict
     assert str(verdict) == "1.1: right: shapes, values and gradients agree in 2 cases"
 
 
-def test_numbers_are_judged_too():
+def test_judges_numbers():
     assert str(judge(find("4.3"), lambda width, heads, head_width: width * heads * head_width * 4))
     assert judge(find("4.3"), lambda width, heads, head_width: 4.0 * width * heads * head_width)
     wrong = judge(find("4.3"), lambda width, heads, head_width: 5)

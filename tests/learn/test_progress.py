@@ -1,4 +1,4 @@
-"""Progress on disk: kept, and never a reason to fail."""
+"""Progress on disk: saved, and never a reason to fail."""
 
 import json
 
@@ -8,7 +8,7 @@ from clearformer.learn import progress
 from clearformer.learn.progress import Record
 
 
-def test_it_is_kept(data_home):
+def test_progress_is_saved(data_home):
     assert progress.load() == {}
     progress.save("1.2", Record(attempts=1))
     progress.save("1.2", Record(attempts=2, solved=True))
@@ -17,13 +17,13 @@ def test_it_is_kept(data_home):
     assert progress.load() == {"1.2": Record(2, 0, True), "1.3": Record(0, 1, False)}
 
 
-def test_without_a_data_folder_it_is_in_the_home_folder(tmp_path, monkeypatch):
+def test_default_path_is_in_home_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert progress.path() == tmp_path / ".local/share/clearformer/learn.json"
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(data_home):
+def test_unwritable_folder_is_not_an_error(data_home):
     data_home.write_text("a file where the folder should be")
     progress.save("1.1", Record(attempts=1))
     assert progress.of("1.1") == Record()
@@ -37,14 +37,16 @@ def test_a_folder_that_cannot_be_written_is_no_error(data_home):
         ({"attempts": 3, "solved": True, "mood": "good"}, Record(3, 0, True)),
     ],
 )
-def test_a_record_that_holds_anything(data_home, entry, record):
+def test_invalid_records_are_tolerated(data_home, entry, record):
     progress.path().parent.mkdir(parents=True)
     progress.path().write_text(json.dumps({"1.1": entry}))
     assert progress.load() == {"1.1": record}
 
 
-@pytest.mark.parametrize(("text", "said"), [("[]", "is no record of progress"), ("{", "no JSON")])
-def test_a_damaged_file_is_named(text, said):
+@pytest.mark.parametrize(
+    ("text", "said"), [("[]", "is not a valid progress file"), ("{", "not valid JSON")]
+)
+def test_rejects_damaged_file(text, said):
     progress.path().parent.mkdir(parents=True)
     progress.path().write_text(text)
     with pytest.raises(ValueError, match=said):

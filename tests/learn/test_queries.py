@@ -1,4 +1,4 @@
-"""Chapter 3: wrong answers as people write them, and the solutions beside core and autograd."""
+"""Chapter 3: common wrong answers, and solutions compared with core and autograd."""
 
 import math
 
@@ -87,19 +87,19 @@ def vector(raw):
         ("3.3", vector, "one for each pair"),
     ],
 )
-def test_a_wrong_answer_gets_its_own_message(number, answer, said):
+def test_wrong_answers_get_specific_messages(number, answer, said):
     verdict = judge(find(number), answer)
     assert not verdict
     assert said in verdict.message
 
 
-def test_attention_is_the_kernel():
+def test_attention_matches_kernel():
     q, k, v = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(2, 5, 8)
     wanted = explicit(q[:, None], k[:, None], v[:, None], Mask(), None, 0.0)[:, 0]
     torch.testing.assert_close(solutions.attention(q, k, v), wanted)
 
 
-def test_the_gradient_is_that_of_autograd():
+def test_softmax_gradient_matches_autograd():
     raw = torch.randn(6)
     wanted = torch.autograd.functional.jacobian(lambda s: s.softmax(0), raw)
     torch.testing.assert_close(solutions.softmax_gradient(raw), wanted)

@@ -1,4 +1,4 @@
-"""Chapter 2: wrong answers as people write them, and what the solutions promise."""
+"""Chapter 2: common wrong answers, and properties of the solutions."""
 
 import pytest
 import torch
@@ -75,13 +75,13 @@ def reversed_rows(y, order):
         ("2.3", reversed_rows, "reverses the rows"),
     ],
 )
-def test_a_wrong_answer_gets_its_own_message(number, answer, said):
+def test_wrong_answers_get_specific_messages(number, answer, said):
     verdict = judge(find(number), answer)
     assert not verdict
     assert said in verdict.message
 
 
-def test_restore_undoes_a_shuffle_of_self_attention():
+def test_restore_inverts_shuffle_of_self_attention():
     x, order = torch.randn(7, 4), torch.randperm(7)
     torch.testing.assert_close(solutions.restore(attend(x[order]), order), attend(x))
 

@@ -1,4 +1,4 @@
-"""Chapter 1: wrong answers as people write them, and the solutions beside core."""
+"""Chapter 1: common wrong answers, and solutions compared with core."""
 
 import pytest
 import torch
@@ -90,13 +90,13 @@ def hard(x):
         ("1.3", hard, "softmax is softer"),
     ],
 )
-def test_a_wrong_answer_gets_its_own_message(number, answer, said):
+def test_wrong_answers_get_specific_messages(number, answer, said):
     verdict = judge(find(number), answer)
     assert not verdict
     assert said in verdict.message
 
 
-def test_the_solutions_are_core():
+def test_solutions_match_core():
     x = torch.randn(3, 6, 4)
     composed = solutions.weights(solutions.raw_scores(x)) @ x
     torch.testing.assert_close(solutions.self_attention(x), attend(x))

@@ -1,4 +1,4 @@
-"""Many GPUs on paper: the arithmetic holds together."""
+"""Cluster estimates: consistency of the arithmetic."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def config(small):
     )
 
 
-def test_days_follow_work_and_machines(config):
+def test_days_scale_with_work_and_gpus(config):
     gpu = Gpu(memory=CUDA_BYTES + 10**9)
     one = estimate(config, 8, "ddp", gpu, tokens=1e9)
     assert one.memory <= gpu.memory
@@ -29,7 +29,7 @@ def test_days_follow_work_and_machines(config):
     assert usual.days / one.days == pytest.approx(20 * parameters / 1e9, rel=0.01)
 
 
-def test_shared_out_each_holds_less(config):
+def test_fsdp2_uses_less_memory_per_gpu(config):
     gpu = Gpu(memory=CUDA_BYTES + 10**9)
     copies, shared = (estimate(config, 8, way, gpu, 1e9) for way in ("ddp", "fsdp2"))
     assert shared.states < copies.states
@@ -38,7 +38,7 @@ def test_shared_out_each_holds_less(config):
     assert (alone.states, alone.traffic) == (copies.states, 0)
 
 
-def test_where_memory_is_short_blocks_are_recomputed_or_nothing_fits(config):
+def test_short_memory_uses_recomputation_or_does_not_fit(config):
     copies = estimate(config, 8, "ddp", Gpu(memory=CUDA_BYTES + 10**9), 1e9)
     tight = Gpu(memory=CUDA_BYTES + copies.states + 2 * 10**6)
     assert estimate(config, 8, "ddp", tight, 1e9).recompute == 1

@@ -1,4 +1,4 @@
-"""What a plan takes from the data, and what it assumes where the data is not there."""
+"""Sizes that a plan takes from the data, and assumptions without data."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def config(small, tmp_path):
     return RunConfig(model=small("gpt2"), data=data, train=train)
 
 
-def test_the_vocabulary_is_that_of_the_tokenizer(config):
+def test_vocabulary_of_tokenizer(config):
     assert with_vocabulary(config, DataFolders())[0].model.vocabulary == 256
     named = replace(config, data=replace(config.data, tokenizer="bpe", vocabulary=500))
     assert with_vocabulary(named, DataFolders())[0].model.vocabulary == 500
@@ -28,11 +28,11 @@ def test_the_vocabulary_is_that_of_the_tokenizer(config):
     assert notes[0].startswith(f"a vocabulary of {config.model.vocabulary} is assumed: ")
 
 
-def test_only_pairs_have_two_lengths(config):
+def test_pair_lengths_only_for_pairs(config):
     assert pair_lengths(config, DataFolders()) == (ASSUMED_LENGTHS, ASSUMED_LENGTHS, [])
 
 
-def test_epochs_are_counted_by_the_data(config, tmp_path):
+def test_epoch_steps_from_data(config, tmp_path):
     tokens = 0.9 * 48_000
     per_epoch = tokens / (config.train.batch_size * config.model.length)
     assert epoch_steps(config, DataFolders(cache=tmp_path)) == pytest.approx(

@@ -1,4 +1,4 @@
-"""Fitting a run to memory changes what it may, and a resumed run keeps its settings."""
+"""Fitting a run to memory: settings it may change, and settings kept on resume."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def config(small):
     )
 
 
-def test_a_limit_is_kept_and_said(config):
+def test_fit_respects_and_reports_limit(config):
     said = []
     tight = fit_to_memory(config, "150MB", DataFolders(), said.append)
     assert tight.train.accumulation_steps > 1
@@ -37,7 +37,7 @@ def test_a_limit_is_kept_and_said(config):
     assert said[-1] == f"note: {FITS_EASILY}"
 
 
-def test_a_resumed_run_keeps_what_was_fitted(config):
+def test_resumed_run_keeps_fitted_settings(config):
     saved = replace(config, train=replace(config.train, accumulation_steps=4, recompute=1))
     said = []
     resumed = fit_to_memory(config, "1GB", DataFolders(), said.append, saved)

@@ -1,4 +1,4 @@
-"""What is counted without memory is what the same step takes with it."""
+"""Memory footprint: the estimate equals the memory of a real step."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -26,7 +26,7 @@ def run(small):
 
 @pytest.mark.parametrize("what", [None, 1])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_memory_is_as_with_memory(run, family, what, monkeypatch):
+def test_fake_tensors_match_real_tensors(run, family, what, monkeypatch):
     """The same code on real tensors, whose sizes are added up: the same bytes."""
     config = run(family, dropout=Dropout(residual=0.1))
     imagined = footprint(config, 3, what, accumulated=False)
@@ -43,7 +43,7 @@ def test_without_memory_is_as_with_memory(run, family, what, monkeypatch):
 
 
 @pytest.mark.parametrize("what", [None, 1, 2, "attention"])
-def test_of_many_sparse_layers_some_are_counted(run, what, monkeypatch):
+def test_sparse_layers_are_extrapolated(run, what, monkeypatch):
     config = run("sparse", layers=14)
     found = footprint(config, 3, what, accumulated=True)
     monkeypatch.setattr("clearformer.plan.footprint.lcm", lambda *turns: 10)  # too few turns
@@ -54,7 +54,7 @@ def test_of_many_sparse_layers_some_are_counted(run, what, monkeypatch):
         assert getattr(found, part) == pytest.approx(getattr(whole, part), rel=0.01)
 
 
-def test_parts_of_a_known_model(run):
+def test_footprint_of_known_model(run):
     config = run("gpt2")
     found = footprint(config, 2, None, accumulated=False)
     assert found.weights == found.gradients == 4 * found.parameters
@@ -63,7 +63,7 @@ def test_parts_of_a_known_model(run):
     assert found.total == found.weights + found.optimizer + max(found.step, found.evaluation)
 
 
-def test_operations_are_those_of_the_formula(run):
+def test_operations_match_formula(run):
     """6 for each weight of a matrix and token, and the attention."""
     config = run("gpt2")
     model, rows = config.model, 2
@@ -80,7 +80,7 @@ def test_operations_are_those_of_the_formula(run):
     assert again == expected + blocks - last
 
 
-def test_recomputing_keeps_less_and_accumulating_has_its_gradients_first(run):
+def test_recomputation_and_accumulation_change_footprint(run):
     config = run("gpt2", layers=12)
     plain, less = (footprint(config, 4, what, accumulated=False) for what in (None, 1))
     assert less.kept < 0.3 * plain.kept
@@ -89,7 +89,7 @@ def test_recomputing_keeps_less_and_accumulating_has_its_gradients_first(run):
     assert cut.step >= less.step
 
 
-def test_an_average_and_another_optimizer_count(run):
+def test_ema_and_optimizer_change_footprint(run):
     plain = footprint(run("modern"), 2, None, accumulated=False)
     muon = footprint(
         run("modern", replace(TRAIN, optimizer=Muon(), ema_decay=0.9)), 2, None, accumulated=False
@@ -98,7 +98,7 @@ def test_an_average_and_another_optimizer_count(run):
     assert (plain.average, muon.average) == (0, muon.weights)
 
 
-def test_as_many_pairs_as_their_tokens_allow(run):
+def test_pair_rows_follow_token_budget(run):
     config = run("original", replace(TRAIN, batch_size=20, batch_tokens=64))
     config = replace(config, model=replace(config.model, length=40))
     task = task_of(config.model)
@@ -110,7 +110,7 @@ def test_as_many_pairs_as_their_tokens_allow(run):
     assert task_of(gpt2.model).rows(gpt2, ASSUMED_LENGTHS) == 4
 
 
-def test_longer_sides_take_more(run):
+def test_longer_pairs_need_more_memory(run):
     config = run("original")
     short, long = (
         footprint(config, 4, None, False, pair_lengths) for pair_lengths in ((4, 4), (4, 8))
@@ -119,8 +119,8 @@ def test_longer_sides_take_more(run):
     assert short.operations < long.operations
 
 
-def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
-    """A loss over every place would take several times as long as the run's."""
+def test_masked_example_targets_only_masked_tokens(run):
+    """A loss over every position would take several times as long."""
     config = run("bert")
     batch, _ = task_of(config.model).example(config, 4, ASSUMED_LENGTHS)
     hidden, _ = batch.targets
@@ -128,7 +128,7 @@ def test_a_masked_model_is_asked_for_what_is_hidden_alone(run):
 
 
 @pytest.mark.parametrize("share", [0.15, 0.4, 0.85])
-def test_any_share_is_hidden_as_it_is_said(run, share):
+def test_masked_example_follows_rate(run, share):
     config = run("bert")
     config = replace(config, data=replace(config.data, masking=Masking(rate=share)))
     batch, _ = task_of(config.model).example(config, 64, ASSUMED_LENGTHS)

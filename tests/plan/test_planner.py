@@ -1,4 +1,4 @@
-"""A plan fits, is the quickest that does, and says why there is none."""
+"""Planning: the plan fits, is the fastest that does, or explains why there is none."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def known_base(monkeypatch):
     monkeypatch.setattr(planner, "base_bytes", lambda: 100 * 10**6)
 
 
-def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
+def test_micro_batch_counts_divide_batch(config):
     for batch, accumulate in ((12, 1), (12, 2), (16, 4), (7, 1), (1, 1)):
         train = replace(config.train, batch_size=batch, accumulation_steps=accumulate)
         wanted = [n for n in range(accumulate, batch + 1) if batch % n == 0]
@@ -33,13 +33,13 @@ def test_a_batch_is_cut_into_each_number_of_equal_parts(config):
         )
 
 
-def test_what_fits_stays_as_it_is(config):
+def test_config_that_fits_is_unchanged(config):
     found = planner.plan(config, 10**12)
     assert found.config == config
     assert planner.plan(config).total == found.total
 
 
-def test_cut_first_then_recomputed(config):
+def test_accumulates_before_recomputing(config):
     whole = planner.plan(config)
     settings = {}
     for share in (0.7, 0.45, 0.25):
@@ -53,7 +53,7 @@ def test_cut_first_then_recomputed(config):
     assert settings[0.25][1] is not None
 
 
-def test_what_is_impossible_is_refused_with_what_would_help(config):
+def test_rejects_impossible_limit_with_advice(config):
     with pytest.raises(ValueError, match="gpt2-small does not fit into 101 MB") as problem:
         planner.plan(config, 101 * 10**6)
     sentence = str(problem.value)
@@ -67,7 +67,7 @@ def test_what_is_impossible_is_refused_with_what_would_help(config):
     assert planner.plan(fewer, limit).safe <= limit
 
 
-def test_where_python_alone_is_too_large_no_other_model_is_advised(config):
+def test_limit_below_python_itself_advises_only_memory(config):
     for limit in (10_000, 100 * 10**6):
         with pytest.raises(ValueError, match="gpt2-small does not fit into ") as problem:
             planner.plan(config, limit, "--fit")
@@ -77,7 +77,7 @@ def test_where_python_alone_is_too_large_no_other_model_is_advised(config):
         assert str(problem.value).endswith(f": {end}more")
 
 
-def test_lengths_that_differ_cost_kernels_in_half_precision(config, small):
+def test_variable_lengths_add_kernel_memory_in_half_precision(config, small):
     """oneDNN writes one for each size of each product."""
     half = replace(config, train=replace(config.train, precision="bfloat16"))
     assert planner.plan(half).base == planner.plan(config).base

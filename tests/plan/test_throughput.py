@@ -1,4 +1,4 @@
-"""Speed is measured on the model itself if that takes seconds, else on a part of it."""
+"""Throughput: measured on the model itself if that takes seconds, else on a reduced model."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def in_a_moment(monkeypatch):
     monkeypatch.setattr(throughput, "SECONDS", 0.1)
 
 
-def test_a_small_model_is_measured_whole(config, monkeypatch):
+def test_small_model_is_measured_directly(config, monkeypatch):
     monkeypatch.setattr(throughput, "_matmul_rate", lambda: 1e12)
     counted = footprint.footprint(config, 4, None, accumulated=False)
     found = throughput.measure(config, 4, None, counted)
@@ -47,7 +47,7 @@ def timed(monkeypatch):
     return measured
 
 
-def test_a_large_one_in_fewer_layers(config, monkeypatch, timed):
+def test_large_model_is_measured_with_fewer_layers(config, monkeypatch, timed):
     large = replace(config, model=replace(config.model, layers=40))
     counted = footprint.footprint(large, 8, None, accumulated=False)
     monkeypatch.setattr(
@@ -62,7 +62,7 @@ def test_a_large_one_in_fewer_layers(config, monkeypatch, timed):
     assert found.seconds(counted, 2) == pytest.approx(2 * 42 * 8 + 400, rel=1e-6)
 
 
-def test_patterns_that_take_turns_are_cut_in_whole_rounds(config, monkeypatch, timed):
+def test_reduced_layers_keep_whole_pattern_cycles(config, monkeypatch, timed):
     two = (Full(), Local(window=4))
     large = replace(config, model=replace(config.model, layers=40, patterns=two))
     counted = footprint.footprint(large, 2, None, accumulated=False)
@@ -73,7 +73,7 @@ def test_patterns_that_take_turns_are_cut_in_whole_rounds(config, monkeypatch, t
     assert [layers for layers, _, _ in timed] == [2, 6]
 
 
-def test_both_stacks_of_an_encoder_and_a_decoder_are_cut(small, monkeypatch, timed):
+def test_reduces_encoder_and_decoder(small, monkeypatch, timed):
     config = RunConfig(
         model=replace(small("original"), layers=8, decoder_layers=8),
         data=DataConfig(source="x"),
@@ -88,7 +88,7 @@ def test_both_stacks_of_an_encoder_and_a_decoder_are_cut(small, monkeypatch, tim
     assert found.seconds(counted, 1) == pytest.approx(18 * 4 + 160, rel=1e-6)
 
 
-def test_a_huge_one_in_fewer_and_shorter_sequences_too(config, monkeypatch, timed):
+def test_huge_model_is_measured_with_fewer_and_shorter_sequences(config, monkeypatch, timed):
     large = replace(config, model=replace(config.model, layers=40, length=600))
     counted = footprint.footprint(large, 8, None, accumulated=False)
     monkeypatch.setattr(throughput, "_matmul_rate", lambda: 1.0)
@@ -98,7 +98,7 @@ def test_a_huge_one_in_fewer_and_shorter_sequences_too(config, monkeypatch, time
     assert found.seconds(counted, 1) > 8 * 42
 
 
-def test_rather_than_cut_a_sequence_it_waits_a_little(config, monkeypatch, timed):
+def test_prefers_longer_measurement_to_shorter_sequences(config, monkeypatch, timed):
     large = replace(config, model=replace(config.model, layers=40, length=600))
     counted = footprint.footprint(large, 1, None, accumulated=False)
     monkeypatch.setattr(
@@ -108,7 +108,7 @@ def test_rather_than_cut_a_sequence_it_waits_a_little(config, monkeypatch, timed
     assert timed == [(1, 600, 1), (2, 600, 1)]  # three times as much as it should be
 
 
-def test_after_a_moment_of_noise_time_goes_by_the_work(config, monkeypatch):
+def test_noisy_measurement_falls_back_to_operations(config, monkeypatch):
     large = replace(config, model=replace(config.model, layers=40))
     counted = footprint.footprint(large, 8, None, accumulated=False)
     times = iter([(9.0, 9.0), (6.0, 6.0)])

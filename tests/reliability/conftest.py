@@ -1,4 +1,4 @@
-"""A trained toy and the command line, for tests of what happens when things go wrong."""
+"""Fixtures: a trained toy run and the command line, for failure tests."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from clearformer.selftest.toy_run import ToyRun
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """A toy run of three steps; nobody writes into it."""
+    """A toy run of three steps, not to be modified."""
     place = tmp_path_factory.mktemp("toy")
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(place / "cache")
@@ -47,7 +47,7 @@ def command(place):
 
 @pytest.fixture
 def train(place, command):
-    """Train the toy in `place`, or go on with it: more steps, more flags."""
+    """Train the toy run in `place`, or resume it."""
 
     def run(*flags, folder="run", steps=3):
         toy = ToyRun(place, steps)

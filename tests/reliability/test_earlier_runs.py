@@ -1,4 +1,4 @@
-"""Runs that an earlier version made still open, give their logits and resume.
+"""Runs made by an earlier version still open, give the same logits, and resume.
 
 `earlier/runs-0.1.tar.xz` holds one tiny run of each family, cut back to step 2 of 4, and
 `expected.json`: what the version that made them computed afterwards. Never make it anew; a later
@@ -44,12 +44,12 @@ def expected(earlier):
     return json.loads((earlier / "expected.json").read_text())
 
 
-def test_the_archive_holds_every_family(expected):
+def test_archive_contains_every_family(expected):
     assert sorted(expected) == sorted(DATA)
 
 
 @pytest.mark.parametrize("name", sorted(DATA))
-def test_its_logits_are_what_they_were(earlier, expected, name):
+def test_logits_are_unchanged(earlier, expected, name):
     model, *_ = open_any(earlier / name / "checkpoints" / "step-2")
     ids = torch.tensor([expected[name]["ids"]])
     with torch.inference_mode():
@@ -63,7 +63,7 @@ def test_its_logits_are_what_they_were(earlier, expected, name):
 
 
 @pytest.mark.parametrize("name", sorted(DATA))
-def test_it_goes_on_where_it_was(earlier, expected, name, tmp_path, monkeypatch):
+def test_resume_continues_run(earlier, expected, name, tmp_path, monkeypatch):
     """The losses and weights of steps 3 and 4; bits may differ on another CPU."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run, data = earlier / name, earlier / DATA[name]

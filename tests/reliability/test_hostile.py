@@ -1,4 +1,4 @@
-"""F44 to F47: files from anyone, written here. Nothing runs, nothing escapes, nothing hangs."""
+"""F44 to F47: malicious files. No code runs, nothing is written outside, nothing hangs."""
 
 import json
 import os
@@ -20,12 +20,12 @@ from clearformer.selftest.processes import call
 from clearformer.selftest.toy_run import ToyRun
 
 
-def test_f44_no_pickle_runs(tmp_path):
+def test_f44_no_pickle_payload_runs(tmp_path):
     assert untrusted_files.pickles(tmp_path, every_verb=0).startswith("0 of 30 payloads ran")
 
 
-def test_f44_the_payloads_would_run_in_a_reader_that_trusts(tmp_path):
-    """A corpus that nobody could be hurt by would prove nothing."""
+def test_f44_payloads_run_in_unsafe_reader(tmp_path):
+    """Harmless payloads would prove nothing."""
     import pickle
 
     marker = tmp_path / "marker"
@@ -35,7 +35,7 @@ def test_f44_the_payloads_would_run_in_a_reader_that_trusts(tmp_path):
         marker.unlink()
 
 
-def test_f44_pickles_are_read_by_no_verb_without_being_asked(command, place, refused):
+def test_f44_pickles_need_explicit_flag(command, place, refused):
     folder = place / "foreign"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(untrusted_files.GPT2))
@@ -48,7 +48,7 @@ def test_f44_pickles_are_read_by_no_verb_without_being_asked(command, place, ref
 
 
 @pytest.mark.parametrize("kind", malicious_files.tensor_files())
-def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
+def test_f45_rejects_forged_tensor_files(tmp_path, kind):
     path = tmp_path / "model.safetensors"
     path.write_bytes(malicious_files.tensor_files()[kind])
     if kind == "not a number":  # which is for the importer to count
@@ -61,7 +61,7 @@ def test_f45_tensor_files_that_promise_too_much(tmp_path, kind):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "config.json"])
-def test_f45_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
+def test_f45_rejects_named_pipe_instead_of_file(tmp_path, name):
     (tmp_path / "config.json").write_text(json.dumps(untrusted_files.GPT2))
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
@@ -71,7 +71,7 @@ def test_f45_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
         import_checkpoint(tmp_path, tokenizer="bytes", allow_bin=True)
 
 
-def test_f45_a_forged_config_of_a_run_is_refused(command, place, refused):
+def test_f45_rejects_forged_run_config(command, place, refused):
     for content in ("[" * 100_000, "{}", "\xff", '{"kind": "RunConfig", "model": 3}'):
         (place / "run/config.json").write_text(content, encoding="latin-1")
         refused(command("train", "--resume", "--out", place / "run"), "run/config.json ")
@@ -81,7 +81,7 @@ HUGE = {"n_embd": 10**9, "n_layer": 10**9, "vocab_size": 10**12, "n_head": -1, "
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_f45_a_config_that_asks_for_too_much_allocates_nothing(tmp_path, name):
+def test_f45_huge_config_allocates_nothing(tmp_path, name):
     from safetensors.torch import save_file
 
     save_file(untrusted_files.gpt2_weights(), tmp_path / "model.safetensors")
@@ -95,7 +95,7 @@ def test_f45_a_config_that_asks_for_too_much_allocates_nothing(tmp_path, name):
 @pytest.mark.parametrize(
     "name", ["../secret.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", "link"]
 )
-def test_f45_an_index_opens_no_file_elsewhere(tmp_path, name):
+def test_f45_index_opens_no_file_outside_folder(tmp_path, name):
     (tmp_path / "secret.safetensors").write_bytes(b"secret")
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -108,7 +108,7 @@ def test_f45_an_index_opens_no_file_elsewhere(tmp_path, name):
 
 
 def forged(place, name, change):
-    """A checkpoint whose maker knows how to write hashes."""
+    """A forged checkpoint with valid hashes."""
     folder = place / "run/checkpoints/step-3"
     path = folder / name
     if path.suffix == ".safetensors":
@@ -137,7 +137,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("kind", FORGERIES)
-def test_f45_a_forged_run_is_refused_or_works(command, place, kind):
+def test_f45_forged_run_is_rejected_or_works(command, place, kind):
     folder = forged(place, *FORGERIES[kind])
     outcome = command("generate", folder.parents[1], "x", "--max-tokens", "2")
     assert outcome.clean, outcome.err
@@ -188,26 +188,26 @@ WRONG_STATES = {
 
 
 @pytest.mark.parametrize("kind", WRONG_STATES)
-def test_f45_a_run_does_not_go_on_from_a_forged_state(train, place, refused, kind):
+def test_f45_rejects_resume_from_forged_state(train, place, refused, kind):
     folder = forged(place, *WRONG_STATES[kind])
     refused(train(steps=4), str(folder))
 
 
-def test_f46_a_pattern_of_somebodys_own_is_refused():
+def test_f46_rejects_custom_split_pattern():
     for pattern in malicious_files.EVIL_PATTERNS:
-        # In a process of its own: a pattern like these runs for hours, and no except stops it.
+        # In a child process: such a pattern runs for hours and cannot be interrupted.
         said = call(untrusted_files.encode_by, pattern, seconds=60)
         assert "which is not one of the published ones" in said
 
 
-def test_f47_archives_write_nothing(tmp_path, monkeypatch):
+def test_f47_archives_write_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr("clearformer.limits.RATIO_FREE_BYTES", 2**20)
     assert untrusted_files.archives(tmp_path) == "0 of 12 archives wrote anything"
     assert "extractall" not in Path(archives.__file__).read_text()
     assert not os.path.exists(tmp_path / "archives" / "escaped")
 
 
-# --- run folders of somebody else ----------------------------------------------------------
+# --- untrusted run folders -----------------------------------------------------------------
 
 RUN_FILES = [
     *("lock", "metrics.jsonl", "samples.jsonl", "config.json", "tokenizer.json", "README.md"),
@@ -238,8 +238,8 @@ def plant(path, make):
 
 
 @pytest.mark.parametrize("name", RUN_FILES)
-def test_f45_a_link_in_a_run_folder_is_not_followed(train, place, elsewhere, name):
-    """The run goes on or is refused, and nothing elsewhere changes."""
+def test_f45_symlink_in_run_folder_is_not_followed(train, place, elsewhere, name):
+    """The run resumes or is rejected, and nothing outside changes."""
     path = place / "run" / name
     target = (
         elsewhere
@@ -260,7 +260,7 @@ def test_f45_a_link_in_a_run_folder_is_not_followed(train, place, elsewhere, nam
 
 
 @pytest.mark.parametrize("name", ["lock", "metrics.jsonl", "samples.jsonl", "config.json"])
-def test_f45_a_hard_link_in_a_run_folder_keeps_its_other_name(train, place, elsewhere, name):
+def test_f45_hard_link_target_is_not_modified(train, place, elsewhere, name):
     """As in a backup by `cp -al`, which must not change with the run."""
     if name == "config.json":
         (elsewhere / "file").unlink()
@@ -283,7 +283,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_f45_a_run_of_somebody_else_is_refused_by_every_verb(command, place, refused, kind):
+def test_f45_every_command_rejects_links_to_foreign_files(command, place, refused, kind):
     run = place / "run"
     plant(run / "config.json", FOREIGN[kind])
     for words in (["describe", run], ["plan", run], ["train", "--resume", "--out", run]):
@@ -306,7 +306,7 @@ NUMBERS = ["9" * 30, "٣", "-3", "3\n", "²"]
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=ascii)
-def test_f45_names_that_are_no_steps_or_processes_end_nothing(train, command, place, number):
+def test_f45_malformed_folder_names_are_ignored(train, command, place, number):
     folder = place / "run/checkpoints"
     names = ("step-{}", ".old-step-{}", "damaged-step-{}", ".tmp-step-4-{}", ".tmp-shards-{}")
     for name in names:
@@ -318,8 +318,8 @@ def test_f45_names_that_are_no_steps_or_processes_end_nothing(train, command, pl
     assert not [each.name for each in folder.iterdir() if each.name.startswith(".")]
 
 
-def test_f17_a_run_folder_that_goes_away_ends_the_run(place, refused):
-    """At its next save: a run that left nothing behind has not finished."""
+def test_f17_removed_run_folder_ends_run(place, refused):
+    """At its next save, since a run without output has not finished."""
     toy = ToyRun(place, 10**6)
     child = toy.start(place / "long")
     path = place / "long/checkpoints"

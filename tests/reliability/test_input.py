@@ -1,4 +1,4 @@
-"""F34 to F40: data that is cut, changed, empty, in another encoding, or from another model."""
+"""F34 to F40: data that is truncated, changed, empty, wrongly encoded, or of another model."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ def test_f34_no_worker_processes_load_data():
             assert not re.search(r"DataLoader|os\.fork\(|multiprocessing", path.read_text()), path
 
 
-def test_f35_a_token_file_cut_in_mid_run_is_told(train, place, refused, monkeypatch):
+def test_f35_truncated_token_file_is_reported(train, place, refused, monkeypatch):
     take = step.train_step
 
     def cut_then_take(*arguments):
@@ -36,7 +36,7 @@ def test_f35_a_token_file_cut_in_mid_run_is_told(train, place, refused, monkeypa
     assert newest_step(place / "run") == 4  # the step in which it was cut is saved
 
 
-def test_f35_other_data_is_refused_unless_allowed(train, place, refused):
+def test_f35_rejects_other_data_unless_allowed(train, place, refused):
     changed = place / "changed.txt"
     changed.write_text((place / "text.txt").read_text() + "more words than there were. " * 20)
     refused(train("--data", str(changed), steps=5), "the data is not the one", "--allow-changed-d")
@@ -54,7 +54,7 @@ def replace_keeping_status(path, content):
     assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
 
 
-def test_f35_a_text_replaced_by_one_of_its_size_and_date_is_noticed(train, command, place, refused):
+def test_f35_replaced_text_of_same_size_and_date_is_detected(train, command, place, refused):
     own, copy = place / "own.txt", place / "copy.txt"
     old = (place / "text.txt").read_bytes()
     new = old.swapcase()
@@ -79,7 +79,7 @@ def test_f35_a_text_replaced_by_one_of_its_size_and_date_is_noticed(train, comma
     assert newest_step(place / "own") == 5
 
 
-def test_f35_a_text_changed_since_the_training_is_noted_by_evaluate(train, command, place):
+def test_f35_evaluate_reports_changed_text(train, command, place):
     own = place / "own.txt"
     own.write_bytes((place / "text.txt").read_bytes())
     assert train("--data", own, folder="own").code == 0
@@ -91,7 +91,7 @@ def test_f35_a_text_changed_since_the_training_is_noted_by_evaluate(train, comma
     assert note in outcome.out
 
 
-def test_f35_a_forged_description_of_a_token_file_changes_no_figure(train, command, place):
+def test_f35_forged_token_description_does_not_change_metrics(train, command, place):
     own = place / "own.txt"
     own.write_bytes((place / "text.txt").read_bytes())
 
@@ -114,9 +114,7 @@ def test_f35_a_forged_description_of_a_token_file_changes_no_figure(train, comma
     ("content", "words"),
     [(b"", "it is empty, but a text is needed"), (b"x", "bytes, but"), (b"x" * 40, "bytes, but")],
 )
-def test_f36_too_little_text_is_told_before_a_model_is_built(
-    command, place, refused, content, words
-):
+def test_f36_rejects_too_little_text_before_building_model(command, place, refused, content, words):
     (place / "little.txt").write_bytes(content)
     refused(command("train", "--data", place / "little.txt", "--out", place / "x"), words)
     assert not (place / "x/metrics.jsonl").exists()
@@ -131,26 +129,26 @@ def test_f36_too_little_text_is_told_before_a_model_is_built(
         (b"half \xed\xa0\x80 " * 300, "byte 5"),
     ],
 )
-def test_f37_another_encoding_is_told_with_its_place(train, place, refused, content, words):
+def test_f37_rejects_other_encoding_with_position(train, place, refused, content, words):
     path = place / "strange.txt"
     path.write_bytes(content)
     flags = ("--data", str(path), "--data.tokenizer", "characters")
     refused(train(*flags, folder="x"), words, "UTF-8")
 
 
-def test_f37_marks_and_line_ends_are_text(train, place):
+def test_f37_accepts_bom_and_crlf(train, place):
     path = place / "strange.txt"
     path.write_bytes(b"\xef\xbb\xbf" + b"line\r\n and \xc3\xa9\r\n" * 100)
     outcome = train("--data", str(path), "--data.tokenizer", "characters", folder="x", steps=1)
     assert outcome.code == 0, outcome.err
 
 
-def test_f38_the_tokenizer_of_another_model_is_refused(command, place, refused):
+def test_f38_rejects_tokenizer_of_other_model(command, place, refused):
     folder = place / "run/checkpoints/step-3"
     other = json.dumps({"kind": "characters", "characters": "abc"})
     (folder / "tokenizer.json").write_text(other)
     refused(command("generate", folder, "x"), "tokenizer.json")
-    # Even by somebody who mends the hashes.
+    # Even with corrected hashes.
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["sha256"]
     digest = hashlib.sha256(other.encode()).hexdigest()

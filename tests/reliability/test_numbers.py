@@ -1,4 +1,4 @@
-"""F19, F20 and F26 at the command line; F18, F22 and F23 stand beside the code they test."""
+"""F19, F20 and F26 on the command line; F18, F22 and F23 are tested beside their code."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from clearformer.tasks import next_token
 from clearformer.training import step
 
 
-def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monkeypatch):
+def test_f19_nan_loss_stops_before_update(train, place, monkeypatch):
     monkeypatch.setenv(VARIABLE, "nan@5")
     outcome = train(steps=8)
     assert outcome.code == 3
@@ -34,7 +34,7 @@ def test_f19_a_loss_that_is_no_number_stops_before_the_update(train, place, monk
     assert all(torch.isfinite(t).all() for t in found.tensors("model.safetensors").values())
 
 
-def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypatch):
+def test_f19_non_finite_weights_are_never_saved(train, place, monkeypatch):
     # The gradient is finite, and the update is not: as with a rate far too large.
     after = step.train_step
 
@@ -58,7 +58,7 @@ def test_f19_weights_that_are_no_numbers_are_never_saved(train, place, monkeypat
     assert all(torch.isfinite(t).all() for t in found.tensors("model.safetensors").values())
 
 
-def test_f19_no_number_is_never_the_best(train, place, monkeypatch):
+def test_f19_nan_metric_is_never_best(train, place, monkeypatch):
     evaluate = next_token.Stream.evaluate
 
     def none_at_first(self, model, calls=[]):  # noqa: B006
@@ -76,7 +76,7 @@ def test_f19_no_number_is_never_the_best(train, place, monkeypatch):
     assert (place / "fresh/loss.png").exists()
 
 
-def test_a_curve_that_cannot_be_drawn_is_a_note(train, place):
+def test_failed_loss_plot_is_a_note(train, place):
     path = place / "run/metrics.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "no record", *lines[1:]]) + "\n")
@@ -87,7 +87,7 @@ def test_a_curve_that_cannot_be_drawn_is_a_note(train, place):
     assert newest_step(place / "run") == 4
 
 
-def test_f20_a_batch_without_targets_is_counted_and_changes_nothing(train, place, monkeypatch):
+def test_f20_batch_without_targets_is_counted_and_skipped(train, place, monkeypatch):
     batch = next_token.Stream.batch
 
     def sometimes_empty(self, step):
@@ -104,7 +104,7 @@ def test_f20_a_batch_without_targets_is_counted_and_changes_nothing(train, place
 
 
 @pytest.mark.parametrize("folder", ["compiled"])
-def test_f26_where_compiling_fails_a_run_goes_on_without_it(train, place, monkeypatch, folder):
+def test_f26_run_continues_if_compile_fails(train, place, monkeypatch, folder):
     def no_compiler(function):
         def compile_now(*arguments):
             raise InvalidCxxCompiler

@@ -1,4 +1,4 @@
-"""F1 to F17: checkpoints and run folders, at the command line."""
+"""F1 to F17: checkpoints and run folders, on the command line."""
 
 import json
 import os
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("point", ["after_model", "before_rename", "during_swap"])
-def test_f2_f3_a_crash_while_saving_is_passed_over_and_tidied_up(place, point):
+def test_f2_f3_crash_while_saving_is_cleaned_up(place, point):
     toy = ToyRun(place, 4)
     child = toy.start(place / "new", **{VARIABLE: f"crash:{point}@{4 if 'swap' in point else 3}"})
     assert child.wait() == -signal.SIGKILL
@@ -34,14 +34,14 @@ def test_f2_f3_a_crash_while_saving_is_passed_over_and_tidied_up(place, point):
     assert not list((place / "new/checkpoints").glob(".*"))
 
 
-def test_f3_a_crash_in_the_first_save_leaves_nothing_behind(train, place, monkeypatch):
+def test_f3_crash_in_first_save_is_cleaned_up(train, place, monkeypatch):
     stale = place / "fresh/checkpoints/.tmp-step-1-999"
     stale.mkdir(parents=True)
     assert train(folder="fresh").code == 0
     assert not stale.exists()
 
 
-def test_f4_a_full_disk_is_told_and_the_old_checkpoint_stays(train, place, refused, monkeypatch):
+def test_f4_full_disk_is_reported_and_old_checkpoint_kept(train, place, refused, monkeypatch):
     monkeypatch.setenv(VARIABLE, "enospc@4")
     refused(train(steps=6), "no space for a checkpoint", "MiB are free", "--resume")
     assert newest_step(place / "run") == 3
@@ -50,9 +50,7 @@ def test_f4_a_full_disk_is_told_and_the_old_checkpoint_stays(train, place, refus
     assert train(steps=6).code == 0
 
 
-def test_f4_a_disk_too_small_for_two_checkpoints_is_told_before_the_first_step(
-    train, place, refused, monkeypatch
-):
+def test_f4_disk_too_small_is_reported_before_first_step(train, place, refused, monkeypatch):
     usage = type("Usage", (), {"free": 2**20 + 1000})
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: usage)
     refused(train(folder="fresh"), "no space", "1.0 MiB are free")
@@ -60,7 +58,7 @@ def test_f4_a_disk_too_small_for_two_checkpoints_is_told_before_the_first_step(
 
 
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[:8], lambda b: b[:-1]])
-def test_f5_a_cut_file_is_passed_over_by_train_and_refused_by_others(
+def test_f5_truncated_file_is_skipped_by_train_and_rejected_by_others(
     train, command, place, refused, damage
 ):
     path = place / "run/checkpoints/step-3/model.safetensors"
@@ -73,7 +71,7 @@ def test_f5_a_cut_file_is_passed_over_by_train_and_refused_by_others(
     assert newest_step(place / "run") == 3
 
 
-def test_f1_f14_a_run_that_fell_back_keeps_what_it_saves(train, place):
+def test_f1_f14_run_that_fell_back_keeps_new_checkpoints(train, place):
     assert train("--keep-checkpoints", "5", folder="more", steps=4).code == 0
     checkpoints = place / "more/checkpoints"
     for number in (3, 4):
@@ -89,7 +87,7 @@ def test_f1_f14_a_run_that_fell_back_keeps_what_it_saves(train, place):
     assert "step-999" not in kept
 
 
-def test_f6_a_flipped_bit_in_any_file_is_noticed(command, place, refused):
+def test_f6_flipped_bit_in_any_file_is_detected(command, place, refused):
     for path in sorted((place / "run/checkpoints/step-3").iterdir()):
         content = path.read_bytes()
         middle = len(content) // 2
@@ -99,19 +97,19 @@ def test_f6_a_flipped_bit_in_any_file_is_noticed(command, place, refused):
     assert command("generate", place / "run", "x", "--max-tokens", "2").code == 0
 
 
-def test_f7_a_folder_that_is_a_file_is_told_at_once(train, place, refused):
+def test_f7_rejects_out_that_is_a_file(train, place, refused):
     (place / "file").touch()
     refused(train(folder="file"), "cannot be written to", "choose another --out")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_f7_a_folder_without_permission_is_told(train, place, refused):
+def test_f7_rejects_folder_without_permission(train, place, refused):
     (place / "closed").mkdir()
     (place / "closed").chmod(0o500)
     refused(train(folder="closed/run"), "Permission denied", "choose another --out")
 
 
-def test_f8_changed_settings_are_listed_and_no_others(train, place, refused):
+def test_f8_changed_settings_are_listed(train, place, refused):
     flags = ("--model.width", "32", "--train.seed", "5", "--train.batch-size", "8")
     said = refused(train(*flags, steps=9))
     listed = {part.split(" (")[0].split(": ")[-1] for part in said.split("; ")}
@@ -122,7 +120,7 @@ def test_f8_changed_settings_are_listed_and_no_others(train, place, refused):
     assert "note: train.keep_checkpoints was 2 and is 3" in outcome.err
 
 
-def test_f10_another_machine_is_told_and_the_loss_stays_near(trained, place, command):
+def test_f10_other_machine_is_reported_and_loss_stays_close(trained, place, command):
     path = place / "run/checkpoints/step-3/manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
@@ -136,7 +134,7 @@ def test_f10_another_machine_is_told_and_the_loss_stays_near(trained, place, com
     assert outcome.err.count("not bit for bit") == 4
 
 
-def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
+def test_f10_threads_default_to_environment(place, command):
     before = torch.get_num_threads()
     losses = {}
     for threads in (1, 2):
@@ -153,7 +151,7 @@ def test_f10_threads_are_those_of_the_environment_unless_told(place, command):
     assert losses[1] == pytest.approx(losses[2], rel=1e-4)
 
 
-def test_f11_every_generator_goes_on_where_it_was():
+def test_f11_every_random_generator_is_restored():
     rng.seed(3)
     random.gauss(0, 1)
     np.random.standard_normal()
@@ -167,7 +165,7 @@ def test_f11_every_generator_goes_on_where_it_was():
     assert wanted[3].equal(again[3])
 
 
-def test_f12_samples_after_a_resume_are_those_of_the_whole_run(train, place):
+def test_f12_samples_after_resume_match_uninterrupted_run(train, place):
     def samples(outcome):
         assert outcome.code == 0, outcome.err
         return [line for line in outcome.out.splitlines() if ": samples " in line]
@@ -182,7 +180,7 @@ def test_f12_samples_after_a_resume_are_those_of_the_whole_run(train, place):
     assert [" ".join(map(str, each)) for each in ids] == wanted
 
 
-def test_f14_fifty_saves_keep_two_and_the_best(train, place, monkeypatch):
+def test_f14_fifty_saves_keep_last_two_and_best(train, place, monkeypatch):
     most = []
     prune = checkpoint.prune
 
@@ -200,7 +198,7 @@ def test_f14_fifty_saves_keep_two_and_the_best(train, place, monkeypatch):
     assert len(left) <= 3
 
 
-def test_f15_a_second_process_is_refused_and_disturbs_nothing(train, place, refused):
+def test_f15_rejects_second_process_without_side_effects(train, place, refused):
     unfinished = place / "run/checkpoints/.tmp-step-4-1"
     unfinished.mkdir()
     lock = Lock(place / "run")
@@ -210,7 +208,7 @@ def test_f15_a_second_process_is_refused_and_disturbs_nothing(train, place, refu
     assert train(steps=6).code == 0
 
 
-def test_f16_steps_from_before_the_first_checkpoint_count_once(place, train):
+def test_f16_steps_before_first_checkpoint_count_once(place, train):
     toy = ToyRun(place, 2)
     child = toy.start(place / "early", **{VARIABLE: "crash:after_model@1"})
     assert child.wait() == -signal.SIGKILL
@@ -220,7 +218,7 @@ def test_f16_steps_from_before_the_first_checkpoint_count_once(place, train):
     assert [record["step"] for record in curve if record["event"] == "step"] == [1, 2]
 
 
-def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
+def test_f16_torn_line_is_removed_and_every_line_parses(train, place):
     for name in ("metrics.jsonl", "samples.jsonl"):
         with (place / "run" / name).open("a") as file:
             file.write('{"step": 99, "lo')
@@ -232,7 +230,7 @@ def test_f16_a_torn_line_is_cut_and_every_line_parses(train, place):
     assert steps == [1, 2, 3, 4, 5]
 
 
-def test_f17_a_moved_run_goes_on_from_another_folder(place, command, monkeypatch):
+def test_f17_moved_run_resumes_from_new_folder(place, command, monkeypatch):
     monkeypatch.chdir(place)
     toy = ToyRun(place, 3)
     words = [word.replace(f"{place}/", "") for word in toy.arguments(place / "moving")]

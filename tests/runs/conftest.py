@@ -1,4 +1,4 @@
-"""A tiny run: its config, how it is started, and what two equal runs share."""
+"""Fixtures: a tiny run, how to start it, and comparison of two runs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A run's README tells what it is."""
+"""The README that is written into a run folder."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from clearformer.runs.card import card
 from clearformer.runs.run import Run
 
 
-def test_it_names_the_figures_of_the_run(tmp_path):
+def test_card_contains_metrics_of_run(tmp_path):
     source = tmp_path / "text.txt"
     source.write_text("words to learn from\n" * 100)
     config = RunConfig(
@@ -22,10 +22,10 @@ def test_it_names_the_figures_of_the_run(tmp_path):
     list(run.events())
     text = card(run)
     assert f"bits per byte {run.state.best['value']:.4f} at step 2" in text
-    assert 'clearformer generate mine "Once"' in text
+    assert f'clearformer generate {tmp_path / "mine"} "Once"' in text  # from any folder
 
 
-def test_a_name_is_no_markup(tmp_path):
+def test_card_escapes_markup_in_names(tmp_path):
     """A file may be called anything; in the card it is one line, and neither markup nor HTML."""
     source = tmp_path / "<img src=x>[a](b)`\n# forged\x1b.txt"
     source.write_text("words to learn from\n" * 100)
@@ -37,4 +37,4 @@ def test_a_name_is_no_markup(tmp_path):
     text = card(Run(config, tmp_path / "a; b\n$(c)", DataFolders(cache=tmp_path)))
     title = text.splitlines()[0]
     assert title.endswith(r"on \<img src=x\>\[a\](b)\`\\n\# forged\\x1b.txt")
-    assert "    clearformer evaluate 'a; b\\n$(c)'\n" in text  # quoted for a shell
+    assert f"    clearformer evaluate '{tmp_path}/a; b\\n$(c)'\n" in text  # quoted for a shell

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, and nothing damaged is used."""
+"""Checkpoints: written atomically, and damaged ones are never used."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from safetensors import SafetensorError
 
 from clearformer.runs import checkpoint, faults
 
-POINTS = [point for point in faults.POINTS if point != "during_prune"]  # has a test of its own
+POINTS = [point for point in faults.POINTS if point != "during_prune"]  # has its own test
 
 
 class Crashed(BaseException):
-    """Stands for the process being gone: nothing after it runs, not even an except."""
+    """Simulates the end of the process: no except clause catches it."""
 
 
 def crash_at(point):
@@ -60,20 +60,20 @@ def test_files_have_the_mode_that_the_umask_gives(tmp_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o640, path
 
 
-def test_newest_is_by_step_and_not_by_time(tmp_path):
+def test_newest_is_chosen_by_step_not_time(tmp_path):
     for step in (10, 9, 100):
         write(tmp_path, step)
     os.utime(tmp_path / "step-9", (2e9, 2e9))
     assert newest(tmp_path)[0].step == 100
 
 
-def test_no_checkpoint_is_none_and_no_error(tmp_path):
+def test_newest_returns_none_without_checkpoint(tmp_path):
     assert newest(tmp_path) == (None, [])
     assert newest(tmp_path / "absent") == (None, [])
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_crash_at_any_point_leaves_a_valid_checkpoint(tmp_path, point):
+def test_crash_at_any_point_leaves_valid_checkpoint(tmp_path, point):
     write(tmp_path, 1, value=1)
     write(tmp_path, 2, value=2)
     step = 2 if point == "during_swap" else 3  # a swap needs the folder to be there already
@@ -106,7 +106,7 @@ def damages(size):
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
 )
-def test_every_damage_is_noticed_and_the_one_before_is_used(tmp_path, name):
+def test_damage_is_detected_and_previous_checkpoint_used(tmp_path, name):
     write(tmp_path, 1)
     path = write(tmp_path, 2).folder / name
     content = path.read_bytes()
@@ -119,13 +119,13 @@ def test_every_damage_is_noticed_and_the_one_before_is_used(tmp_path, name):
     assert newest(tmp_path)[0].step == 1
 
 
-def test_when_all_are_damaged_nothing_starts_from_zero(tmp_path):
+def test_rejects_folder_with_only_damaged_checkpoints(tmp_path):
     (write(tmp_path, 1).folder / "state.json").unlink()
     with pytest.raises(ValueError, match=r"none of the 1 checkpoints in .* can be read"):
         newest(tmp_path)
 
 
-def test_a_newer_format_is_named(tmp_path):
+def test_rejects_newer_format(tmp_path):
     path = write(tmp_path, 1).folder / "manifest.json"
     manifest = json.loads(path.read_text()) | {"format": 7}
     path.write_text(json.dumps(manifest))
@@ -133,7 +133,7 @@ def test_a_newer_format_is_named(tmp_path):
         checkpoint.verify(path.parent)
 
 
-def test_a_folder_written_beforehand_is_moved_in_and_checked(tmp_path):
+def test_shards_folder_is_moved_in_and_hashed(tmp_path):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts/one").write_bytes(b"abc")
     tensors = {"model.safetensors": {"a": torch.zeros(2)}}
@@ -145,7 +145,7 @@ def test_a_folder_written_beforehand_is_moved_in_and_checked(tmp_path):
         checkpoint.verify(found.folder)
 
 
-def test_a_manifest_cannot_name_files_elsewhere(tmp_path):
+def test_rejects_manifest_with_paths_outside_folder(tmp_path):
     path = write(tmp_path, 1).folder / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
@@ -155,14 +155,14 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path):
         checkpoint.verify(path.parent)
 
 
-def test_pruning_keeps_the_last_and_the_best(tmp_path):
+def test_prune_keeps_last_and_best(tmp_path):
     for step in range(1, 7):
         write(tmp_path, step)
     checkpoint.prune(tmp_path, keep=2, best=3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-3", "step-5", "step-6"]
 
 
-def test_damaged_ones_are_put_aside_and_not_counted(tmp_path):
+def test_clean_up_renames_damaged_checkpoints(tmp_path):
     for step in (1, 2, 3, 8, 9):
         write(tmp_path, step)
     for step in (2, 8, 9):
@@ -183,7 +183,7 @@ def test_damaged_ones_are_put_aside_and_not_counted(tmp_path):
     assert kept == ["step-1", "step-3", "step-4"]
 
 
-def test_one_whose_place_was_taken_has_it_back(tmp_path):
+def test_clean_up_restores_checkpoint_of_interrupted_swap(tmp_path):
     write(tmp_path, 2, value=7).folder.rename(tmp_path / "before")
     write(tmp_path, 2, value=9)
     (tmp_path / "before").rename(tmp_path / ".old-step-2")  # a swap that was cut off
@@ -196,7 +196,7 @@ def test_one_whose_place_was_taken_has_it_back(tmp_path):
     assert again.tensors("model.safetensors")["weight"][0, 0] == 7
 
 
-def test_a_manifest_speaks_of_its_own_folder_and_of_every_file(tmp_path):
+def test_rejects_manifest_that_does_not_match_folder(tmp_path):
     write(tmp_path, 3).folder.rename(tmp_path / "step-30")
     with pytest.raises(ValueError, match=r"does not match its folder: it is of step 3 with"):
         checkpoint.verify(tmp_path / "step-30")
@@ -211,7 +211,7 @@ def test_a_manifest_speaks_of_its_own_folder_and_of_every_file(tmp_path):
         found.json("more.json")
 
 
-def test_a_crash_while_pruning_loses_nothing_that_counts(tmp_path):
+def test_crash_while_pruning_keeps_newest(tmp_path):
     for step in range(1, 4):
         write(tmp_path, step)
     with pytest.raises(Crashed):
@@ -219,7 +219,7 @@ def test_a_crash_while_pruning_loses_nothing_that_counts(tmp_path):
     assert newest(tmp_path)[0].step == 3
 
 
-def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
+def test_full_disk_is_reported_before_writing(tmp_path, monkeypatch):
     write(tmp_path, 1)
     usage = type("Usage", (), {"free": 100})
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: usage)
@@ -237,9 +237,7 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
         (OSError(5, "Input/output error"), "step 2 could not be written to .*: Input/output error"),
     ],
 )
-def test_a_disk_that_fails_while_writing_keeps_the_one_before(
-    tmp_path, monkeypatch, problem, words
-):
+def test_disk_error_while_writing_keeps_previous_checkpoint(tmp_path, monkeypatch, problem, words):
     write(tmp_path, 1)
 
     def full(*arguments):
@@ -251,7 +249,7 @@ def test_a_disk_that_fails_while_writing_keeps_the_one_before(
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
 
 
-def test_the_same_checkpoint_again_is_dropped(tmp_path):
+def test_identical_checkpoint_is_not_rewritten(tmp_path):
     first = write(tmp_path, 1, value=3)
     inode = first.folder.stat().st_ino
     assert write(tmp_path, 1, value=3).folder.stat().st_ino == inode
@@ -261,7 +259,7 @@ def test_the_same_checkpoint_again_is_dropped(tmp_path):
     assert write(tmp_path, 1, value=4).step == 1
 
 
-def test_of_a_swap_that_was_not_tidied_up_the_new_one_counts(tmp_path):
+def test_interrupted_swap_uses_new_checkpoint(tmp_path):
     write(tmp_path, 1, value=1).folder.rename(tmp_path / ".old-step-1")
     write(tmp_path, 1, value=2)
     write(tmp_path, 1, value=1).folder.rename(tmp_path / ".old-step-1")
@@ -269,7 +267,7 @@ def test_of_a_swap_that_was_not_tidied_up_the_new_one_counts(tmp_path):
     assert newest(tmp_path)[0].tensors("model.safetensors")["weight"][0, 0] == 2
 
 
-def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path):
+def test_rejects_named_pipe_instead_of_file(tmp_path):
     for name in ("model.safetensors", "manifest.json"):
         path = write(tmp_path, 1).folder / name
         path.unlink()
@@ -279,7 +277,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path):
         path.unlink()
 
 
-def test_format_1_had_no_seal_and_opens(tmp_path):
+def test_opens_format_1_without_manifest_hash(tmp_path):
     path = write(tmp_path, 1).folder / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
@@ -290,7 +288,7 @@ def test_format_1_had_no_seal_and_opens(tmp_path):
     assert checkpoint.verify(path.parent).step == 1
 
 
-def test_short_documents_are_for_people_and_long_ones_on_a_line():
+def test_as_text_indents_only_short_documents():
     assert checkpoint.as_text({"a": [1]}).count("\n") > 1
     long = {"é" * 5: list(range(20_000))}
     assert "\n" not in checkpoint.as_text(long)
@@ -314,7 +312,7 @@ def folder(tmp_path):
     return path
 
 
-def test_a_link_in_the_place_of_a_checkpoint_is_a_damaged_one(folder, outside):
+def test_symlinked_checkpoint_is_treated_as_damaged(folder, outside):
     (folder / "step-9").symlink_to(outside)
     found, said = newest(folder)
     assert found.step == 2
@@ -326,7 +324,7 @@ def test_a_link_in_the_place_of_a_checkpoint_is_a_damaged_one(folder, outside):
     assert checkpoint.verify(folder / "damaged-step-9").step == 9  # if the user names it
 
 
-def test_a_link_in_the_place_of_all_checkpoints_is_refused(tmp_path, folder, outside):
+def test_rejects_symlinked_checkpoints_folder(tmp_path, folder, outside):
     (tmp_path / "run").mkdir()
     place = tmp_path / "run" / "checkpoints"
     place.symlink_to(folder)
@@ -343,7 +341,7 @@ def test_a_link_in_the_place_of_all_checkpoints_is_refused(tmp_path, folder, out
 
 
 @pytest.mark.parametrize("name", ["step-3", ".old-step-3", ".old-step-1", ".tmp-step-3-{pid}"])
-def test_writing_and_pruning_leave_what_a_link_leads_to(folder, outside, name):
+def test_writing_and_pruning_do_not_follow_symlinks(folder, outside, name):
     (folder / name.format(pid=os.getpid())).symlink_to(outside)
     write(folder, 3, value=3)
     checkpoint.prune(folder, 2, None)
@@ -353,7 +351,7 @@ def test_writing_and_pruning_leave_what_a_link_leads_to(folder, outside, name):
     assert sorted(each.name for each in folder.iterdir()) == ["step-2", "step-3"]
 
 
-def test_leftovers_that_are_links_go_and_what_they_lead_to_stays(folder, outside):
+def test_clean_up_removes_symlinks_but_not_targets(folder, outside):
     leftovers = [".tmp-shards-3", ".tmp-step-3-1", f".tmp-step-3-{'9' * 30}", ".old-step-4"]
     for name in leftovers:
         (folder / name).symlink_to(outside)
@@ -367,7 +365,7 @@ def test_leftovers_that_are_links_go_and_what_they_lead_to_stays(folder, outside
     assert not (folder / "damaged-step-2").is_symlink()
 
 
-def test_a_link_in_the_place_of_a_file_is_not_read(folder, tmp_path):
+def test_rejects_symlinked_file(folder, tmp_path):
     for name in ("model.safetensors", "state.json", "manifest.json"):
         path = folder / "step-2" / name
         path.rename(tmp_path / name)
@@ -384,7 +382,7 @@ def test_a_link_in_the_place_of_a_file_is_not_read(folder, tmp_path):
         found.tensors("model.safetensors")
 
 
-def test_parts_that_the_manifest_does_not_know_are_not_read(tmp_path):
+def test_rejects_shards_missing_from_manifest(tmp_path):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts/one").write_bytes(b"abc")
     tensors = {"model.safetensors": {"a": torch.zeros(2)}}
@@ -406,7 +404,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
-def test_what_only_looks_like_a_checkpoint_is_none(folder, name):
+def test_ignores_folders_with_similar_names(folder, name):
     write(folder, 5).folder.rename(folder / name)
     found, said = newest(folder)
     assert (found.step, said) == (2, [])
@@ -419,7 +417,7 @@ def test_what_only_looks_like_a_checkpoint_is_none(folder, name):
     assert said == []
 
 
-def test_a_manifest_names_what_can_be_printed_on_a_line(folder):
+def test_manifest_error_escapes_control_characters(folder):
     path = folder / "step-2" / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
@@ -430,7 +428,7 @@ def test_a_manifest_names_what_can_be_printed_on_a_line(folder):
     assert str(problem.value).isprintable()
 
 
-def test_a_run_folder_that_is_gone_is_not_made_anew(tmp_path):
+def test_write_does_not_recreate_removed_run_folder(tmp_path):
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "gone" / "checkpoints", 1)
     assert not (tmp_path / "gone").exists()

@@ -1,4 +1,4 @@
-"""The mean of the last checkpoints, opened like any run."""
+"""Averages of the last checkpoints, opened like any run."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from clearformer.runs.checkpoint_average import average, last_checkpoints, mean
 from clearformer.runs.load import open_translator
 
 
-def test_the_mean_is_that_of_the_weights(trained_translator, tmp_path):
+def test_average_is_mean_of_weights(trained_translator, tmp_path):
     out = tmp_path / "mean"
     found = average(trained_translator, 3, out)
     several = last_checkpoints(trained_translator, 3)
@@ -26,13 +26,13 @@ def test_the_mean_is_that_of_the_weights(trained_translator, tmp_path):
     assert all(torch.equal(named[name], value) for name, value in weights.items())
 
 
-def test_one_checkpoint_is_its_own_mean(trained_translator):
+def test_average_of_one_checkpoint_is_itself(trained_translator):
     (newest,) = last_checkpoints(trained_translator, 1)
     for name, value in mean([newest]).items():
         assert value.equal(newest.tensors("model.safetensors")[name])
 
 
-def test_too_few_checkpoints_are_said(trained_translator, tmp_path):
+def test_rejects_invalid_number_of_checkpoints(trained_translator, tmp_path):
     with pytest.raises(ValueError, match=r"checkpoints, but --last is 50: use a smaller number, "
                        "or train with --train.keep-checkpoints 50"):  # fmt: skip
         average(trained_translator, 50, tmp_path / "x")
@@ -43,12 +43,12 @@ def test_too_few_checkpoints_are_said(trained_translator, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_run_is_not_written_over(trained_translator):
+def test_does_not_overwrite_existing_run(trained_translator):
     with pytest.raises(ValueError, match="already holds a run: choose another --out"):
         average(trained_translator, 2, trained_translator)
 
 
-def test_a_damaged_checkpoint_is_not_averaged(trained_translator, tmp_path):
+def test_rejects_damaged_checkpoint(trained_translator, tmp_path):
     import shutil
 
     copy = tmp_path / "copy"
@@ -60,7 +60,7 @@ def test_a_damaged_checkpoint_is_not_averaged(trained_translator, tmp_path):
         average(copy, 2, tmp_path / "x")
 
 
-def test_nothing_is_read_or_written_through_a_link(trained_translator, tmp_path):
+def test_does_not_follow_symlinks(trained_translator, tmp_path):
     victim, out = tmp_path / "victim", tmp_path / "out"
     victim.write_text("precious")
     out.mkdir()

@@ -1,4 +1,4 @@
-"""Which checkpoint is used: the last, unless the validation is sure that it is worse."""
+"""Which checkpoint is opened: the last, unless validation shows that it is worse."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def chosen(numbers, schedule=Linear()):
     return found
 
 
-def test_the_last_is_used_unless_it_is_surely_worse():
+def test_last_is_used_unless_significantly_worse():
     found = chosen(numbers())
     assert found.step == 400
     assert found.why == (
@@ -63,14 +63,14 @@ def test_the_last_is_used_unless_it_is_surely_worse():
 
 
 @pytest.mark.parametrize("behind", [0.0, -0.01])
-def test_a_last_one_that_is_as_good_needs_no_words(behind):
+def test_last_that_is_as_good_needs_no_comparison(behind):
     found = choose(numbers(behind=behind, error=0.0), 400, Linear())
     assert found == choose(numbers(behind=behind, error=0.0, finished=False), 400, Constant())
     assert (found.step, found.other) == (400, None)
     assert found.why == "the last checkpoint, as good on its validation data as step 300"
 
 
-def test_the_best_is_used_where_the_last_is_no_end():
+def test_best_is_used_if_run_did_not_finish():
     assert chosen(numbers(finished=False)).step == 300
     assert chosen(numbers(), Constant()).step == 300
     assert chosen(numbers(step=350)).step == 300, "the last was not evaluated"
@@ -81,21 +81,21 @@ def test_the_best_is_used_where_the_last_is_no_end():
 
 
 @pytest.mark.parametrize("broken", [None, [1], {"step": "../.."}, {"step": -1}, {}, "x"])
-def test_without_a_best_there_is_no_choice(broken):
+def test_last_is_used_without_valid_best(broken):
     found = choose({"best": broken}, 400, Linear())
     assert (found.step, found.other) == (400, None)
     assert choose({"best": {"step": 400}}, 400, Linear()).other is None
 
 
-def test_schedules_that_end_low():
+def test_comes_down_for_decaying_schedules():
     low = [Linear(), Cosine(final=0.1), StableThenDecay()]
     assert all(comes_down(each) for each in low)
     high = [Constant(), InverseSqrt(), Cosine(final=0.5)]
     assert not any(comes_down(each) for each in high)
 
 
-def test_a_difference_is_measured_text_by_text():
-    """Most texts are alike for both models: their difference is surer than either figure."""
+def test_comparison_is_paired_by_text():
+    """Most texts have equal scores for both models, so the paired difference has a small error."""
     draw = random.Random(0)
     best = [float(draw.random() < 0.9) for _ in range(500)]
     last = [1 - each if number < 5 else each for number, each in enumerate(best)]
@@ -110,8 +110,8 @@ def test_a_difference_is_measured_text_by_text():
     assert compared([math.nan, 1.0], [0.0, 1.0], True) is None
 
 
-def test_what_a_run_writes_is_what_is_read(trained):
-    """The state of a real run: the numbers that decide survive the disk."""
+def test_choice_uses_state_saved_by_run(trained):
+    """The state of a real run, saved and loaded."""
     run = trained
     saved = json.loads((run.folder / "checkpoints/step-6/state.json").read_text())
     assert saved["last"]["step"] == 6

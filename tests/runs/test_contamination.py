@@ -1,4 +1,4 @@
-"""What a model was trained on is recognised by its content, and by nothing else."""
+"""Detecting evaluation data that a model was trained on, by content alone."""
 
 import json
 from dataclasses import replace
@@ -69,7 +69,7 @@ def written(tmp_path, name, content):
     return open_text(str(tmp_path / name))
 
 
-def test_the_same_text_is_told(run, source, places):
+def test_reports_training_text(run, source, places):
     (sentence,) = told(run, open_text(str(source)), places)
     assert sentence == (
         "this run was trained on 90 % of this text; evaluate its validation part "
@@ -77,7 +77,7 @@ def test_the_same_text_is_told(run, source, places):
     )
 
 
-def test_a_copy_is_told_without_the_original(run, source, tmp_path, places):
+def test_reports_copy_without_original(run, source, tmp_path, places):
     copy = written(tmp_path, "copy.txt", source.read_text() + text(2000, 2100))
     source.unlink()
     assert "trained on 82 % of this text" in told(run, copy, places)[0]
@@ -85,7 +85,7 @@ def test_a_copy_is_told_without_the_original(run, source, tmp_path, places):
     assert "trained on all of this text" in told(run, copy.part(0, 1000), places)[0]
 
 
-def test_a_part_is_told_by_what_stands_in_it(run, source, tmp_path, places):
+def test_reports_share_of_partial_overlap(run, source, tmp_path, places):
     middle = written(tmp_path, "middle.txt", text(300, 500))
     assert "trained on about all of this text" in told(run, middle, places)[0]
     half = written(tmp_path, "half.txt", text(300, 500) + "\n" + text(3000, 3200))
@@ -95,11 +95,11 @@ def test_a_part_is_told_by_what_stands_in_it(run, source, tmp_path, places):
     assert told(run, middle, places) == [], "nobody can know"
 
 
-def test_nothing_is_said_of_a_text_that_is_new(run, tmp_path, places):
+def test_new_text_gives_no_note(run, tmp_path, places):
     assert told(run, written(tmp_path, "new.txt", text(2000, 2500)), places) == []
 
 
-def test_data_that_changed_is_not_compared_with(run, source, tmp_path, places):
+def test_changed_training_data_is_not_compared(run, source, tmp_path, places):
     source.write_text(text(5000, 6000))
     assert told(run, written(tmp_path, "new.txt", text(5000, 5100)), places) == []
 
@@ -119,7 +119,7 @@ def classifier(tmp_path, table, places):
     return trained(RunConfig(model=model, data=data, train=TRAIN), tmp_path / "c", places)
 
 
-def test_rows_are_counted(classifier, table, tmp_path, places):
+def test_counts_contaminated_rows(classifier, table, tmp_path, places):
     whole = read_table(table)
     assert "trained on 36 of these 40 texts" in told(classifier, whole.texts, places)[0]
     learned = material(open_run(classifier).config, places)
@@ -131,8 +131,8 @@ def test_rows_are_counted(classifier, table, tmp_path, places):
     )[0]  # fmt: skip
 
 
-def test_what_a_run_began_from_counts(run, source, tmp_path, places):
-    """A model that goes on with another text has not forgotten the first."""
+def test_includes_data_of_pretrained_run(run, source, tmp_path, places):
+    """A model that is fine-tuned on another text was still trained on the first."""
     other = tmp_path / "other.txt"
     other.write_text(text(7000, 8000))
     found = finetune.read_origin(run)
@@ -162,7 +162,7 @@ def test_what_a_run_began_from_counts(run, source, tmp_path, places):
     assert "90 % of this text" in told(second, copy, places)[0]
 
 
-def test_a_run_from_before_it_was_recorded_is_asked_by_its_settings(run, source, places):
+def test_old_run_is_checked_by_its_settings(run, source, places):
     found = best_checkpoint(run)
     manifest = {
         k: v
@@ -193,7 +193,7 @@ def test_a_run_from_before_it_was_recorded_is_asked_by_its_settings(run, source,
         {contamination.TRAINED: {"size": 10**30, "sha256": "x"}},
     ],
 )
-def test_a_manifest_may_say_anything(run, source, places, hostile):
+def test_tolerates_hostile_manifest(run, source, places, hostile):
     found = best_checkpoint(run)
     found = replace(found, manifest={**found.manifest, **hostile})
     known = contamination.lineage(found, open_run(run).config)
@@ -202,7 +202,7 @@ def test_a_manifest_may_say_anything(run, source, places, hostile):
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/zero", "/nowhere/x.txt", "a.txt,b.txt", ""])
-def test_what_cannot_be_read_again_is_not_read(run, name, tmp_path, places):
+def test_unreadable_sources_are_skipped(run, name, tmp_path, places):
     config = open_run(run).config
     config = replace(config, data=replace(config.data, source=name))
     new = written(tmp_path, "new.txt", text(0, 50))
@@ -212,7 +212,7 @@ def test_what_cannot_be_read_again_is_not_read(run, name, tmp_path, places):
     )
 
 
-def test_nothing_is_downloaded(run, tmp_path, places, monkeypatch):
+def test_does_not_download(run, tmp_path, places, monkeypatch):
     def never(*arguments):
         raise AssertionError("a download")
 
@@ -227,12 +227,12 @@ def test_nothing_is_downloaded(run, tmp_path, places, monkeypatch):
     )
 
 
-def test_what_was_imported_has_learned_nothing_here(run):
+def test_imported_checkpoint_has_no_lineage(run):
     found = replace(best_checkpoint(run), step=0)
     assert contamination.lineage(found, open_run(run).config) == []
 
 
-def test_the_material_of_every_kind_of_run(tmp_path, table, places):
+def test_training_texts_of_every_task(tmp_path, table, places):
     masked = replace(preset("bert-tiny-masked"), length=16)
     data = DataConfig(source=str(table), tokenizer="wordpiece", masking=Masking())
     config = RunConfig(model=masked, data=data, train=TRAIN)

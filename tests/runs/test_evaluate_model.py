@@ -14,7 +14,7 @@ class Fixed(Report):
         return [*before, "loss 0.5"]
 
 
-def test_an_evaluation_prints_as_the_command_does():
+def test_evaluation_prints_like_the_command():
     found = Evaluation(Fixed(), Fixed(), notes=("one row was left out",))
     assert found.metrics == {"loss": 0.5}
     assert str(found) == "note: one row was left out\nin float32 0.5\nloss 0.5"

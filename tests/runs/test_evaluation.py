@@ -1,4 +1,4 @@
-"""Evaluations of a run: a sample that fails ends nothing."""
+"""Evaluations during a run: a failing sample does not end it."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from clearformer.training.events import Ended, Evaluation
         (MemoryError(), "MemoryError"),
     ],
 )
-def test_a_sample_that_fails_ends_no_run(whole, config, tmp_path, problem, reason, start, same_run):
+def test_failing_sample_does_not_end_run(whole, config, tmp_path, problem, reason, start, same_run):
     def sample(run, model):
         raise problem
 

@@ -19,5 +19,5 @@ from clearformer.training.step import NonFiniteError
         (KeyError("x"), 1),
     ],
 )
-def test_the_code_of_a_problem(problem, code):
+def test_exit_code_of_each_error(problem, code):
     assert exit_code(problem) == code

@@ -1,4 +1,4 @@
-"""Faults as values."""
+"""Fault injection settings."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from clearformer.runs import faults
 from clearformer.runs.faults import Faults, parse
 
 
-def test_no_fault_is_none(monkeypatch):
+def test_without_setting_no_fault_is_injected(monkeypatch):
     assert parse(None) == parse("") == Faults()
     monkeypatch.setattr(os, "kill", lambda *arguments: pytest.fail("nothing was asked for"))
     for point in faults.POINTS:
@@ -18,7 +18,7 @@ def test_no_fault_is_none(monkeypatch):
     assert len(faults.POINTS) >= 8
 
 
-def test_a_crash_is_a_kill_at_its_point_and_step(monkeypatch):
+def test_crash_kills_at_given_point_and_step(monkeypatch):
     killed = []
     monkeypatch.setattr(os, "kill", lambda *arguments: killed.append(arguments))
     fault = parse("crash:before_manifest@20")
@@ -29,7 +29,7 @@ def test_a_crash_is_a_kill_at_its_point_and_step(monkeypatch):
     assert killed == [(os.getpid(), signal.SIGKILL)]
 
 
-def test_a_full_disk_and_no_number():
+def test_enospc_and_nan_faults():
     with pytest.raises(OSError, match="No space left on device"):
         parse("enospc").reached(1)("after_model")
 
@@ -42,6 +42,6 @@ def test_a_full_disk_and_no_number():
 
 
 @pytest.mark.parametrize("text", ["crash", "crash:nowhere", "nan@0", "nan@x", "nan@", "enospc@-1"])
-def test_a_fault_that_does_not_exist_is_refused(text):
+def test_rejects_unknown_fault(text):
     with pytest.raises(ValueError, match="CLEARFORMER_FAULT is"):
         parse(text)

@@ -1,4 +1,4 @@
-"""Beginning from another run: what comes along, what is drawn anew, what is refused."""
+"""Fine-tuning: which weights are taken over, which are new, and what is rejected."""
 
 import re
 import shutil
@@ -65,7 +65,7 @@ def room(tmp_path_factory):
 
 
 def config_from(folder, **changes):
-    """A run that goes on with the model in `folder`, with some of its settings changed."""
+    """A run that fine-tunes the model in `folder`, with some settings changed."""
     found = finetune.read_origin(folder)
     data = replace(found.config.data, vocabulary=found.tokenizer.size)
     config = replace(found.config, data=data, train=TRAIN, origin=found.origin)
@@ -84,7 +84,7 @@ def begin(config, folder, **more):
     return Run(config, folder, DataFolders(cache=folder.parent / "cache"), **more)
 
 
-def test_a_classifier_takes_the_body_and_the_pooled_token(room, tmp_path):
+def test_classifier_takes_body_and_pooler(room, tmp_path):
     run = begin(classifier_from(room / "tiny"), tmp_path / "run")
     old = dict(open_run(room / "tiny").model.named_parameters())
     new = dict(run.model.named_parameters())
@@ -99,7 +99,7 @@ def test_a_classifier_takes_the_body_and_the_pooled_token(room, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "pool"), [("tiny-masked", "first"), ("gpt2", "mean")])
-def test_other_bodies_and_pools(room, tmp_path, kind, pool):
+def test_classifier_from_other_models_and_pools(room, tmp_path, kind, pool):
     run = begin(classifier_from(room / kind, pool), tmp_path / "run")
     old = dict(open_run(room / kind).model.named_parameters())
     for name, value in run.model.named_parameters():
@@ -107,7 +107,7 @@ def test_other_bodies_and_pools(room, tmp_path, kind, pool):
     list(run.events())
 
 
-def test_a_generator_goes_on_where_it_ended(room, tmp_path):
+def test_generator_continues_from_checkpoint(room, tmp_path):
     run = begin(config_from(room / "gpt2" / "checkpoints" / "step-4"), tmp_path / "run")
     old = dict(open_run(room / "gpt2" / "checkpoints" / "step-4").model.named_parameters())
     for name, value in run.model.named_parameters():
@@ -115,13 +115,13 @@ def test_a_generator_goes_on_where_it_ended(room, tmp_path):
     assert run.state.step == 0
 
 
-def test_a_shorter_length_takes_the_first_positions(room, tmp_path):
+def test_shorter_length_takes_first_positions(room, tmp_path):
     run = begin(classifier_from(room / "tiny", length=10), tmp_path / "run")
     old = open_run(room / "tiny").model.embedding.position.table.weight
     assert run.model.embedding.position.table.weight.equal(old[:10])
 
 
-def test_a_classifier_goes_on_with_its_head_unless_the_classes_are_others(room, tmp_path):
+def test_classifier_keeps_head_unless_classes_differ(room, tmp_path):
     finished(classifier_from(room / "tiny"), tmp_path / "first")
     again = config_from(tmp_path / "first")
     source = str(room / "reviews.csv")
@@ -137,7 +137,7 @@ def test_a_classifier_goes_on_with_its_head_unless_the_classes_are_others(room, 
 
 
 @pytest.mark.parametrize("optimizer", [TRAIN.optimizer, Muon()])
-def test_a_frozen_body_stays_and_the_head_learns(room, tmp_path, optimizer):
+def test_frozen_body_is_unchanged_and_head_trains(room, tmp_path, optimizer):
     train = replace(TRAIN, freeze="body", optimizer=optimizer, ema_decay=0.5)
     config = classifier_from(room / "tiny", train=train)
     finished(config, tmp_path / "run")
@@ -151,7 +151,7 @@ def test_a_frozen_body_stays_and_the_head_learns(room, tmp_path, optimizer):
     assert all(name.startswith("head.") for name in slots)
 
 
-def test_freezing_what_leaves_nothing_is_refused(room, tmp_path):
+def test_rejects_freezing_all_parameters(room, tmp_path):
     config = config_from(room / "gpt2", train=replace(TRAIN, freeze="body"))
     with pytest.raises(
         ValueError, match="the head has no weights of its own, so that nothing would"
@@ -160,7 +160,7 @@ def test_freezing_what_leaves_nothing_is_refused(room, tmp_path):
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
-def test_tables_of_another_size_say_the_same(room, tmp_path, size):
+def test_rescaled_embeddings_keep_outputs(room, tmp_path, size):
     plain = begin(classifier_from(room / size, pool="first"), tmp_path / "plain").model.eval()
     train = replace(TRAIN, embedding_std=0.02)
     scaled = begin(classifier_from(room / size, pool="first", train=train), tmp_path / "scaled")
@@ -172,7 +172,7 @@ def test_tables_of_another_size_say_the_same(room, tmp_path, size):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_tables_stay_where_a_model_would_say_something_else(room, tmp_path):
+def test_rejects_rescaling_that_would_change_outputs(room, tmp_path):
     train = replace(TRAIN, embedding_std=0.02)
     generator = config_from(room / "gpt2", train=train)
     with pytest.raises(ValueError, match="but no norm follows the embedding of this model"):
@@ -184,7 +184,7 @@ def test_tables_stay_where_a_model_would_say_something_else(room, tmp_path):
         begin(replace(generator, origin=None), tmp_path / "none")
 
 
-def test_tables_beside_fixed_positions_stay(small):
+def test_rejects_rescaling_with_fixed_positions(small):
     model = build(replace(small("bert"), position=Sinusoidal(), head=Classifier(classes=2)))
     with pytest.raises(
         ValueError, match="fixed position encodings are added to the token embedding"
@@ -193,7 +193,7 @@ def test_tables_beside_fixed_positions_stay(small):
 
 
 @pytest.mark.parametrize("freeze", [None, "body"])
-def test_a_continued_run_does_not_need_where_it_came_from(room, tmp_path, freeze):
+def test_resume_does_not_need_origin(room, tmp_path, freeze):
     source = tmp_path / "source"
     shutil.copytree(room / "tiny", source)
     config = classifier_from(source, train=replace(TRAIN, steps=8, freeze=freeze))
@@ -224,7 +224,7 @@ def test_a_continued_run_does_not_need_where_it_came_from(room, tmp_path, freeze
     assert run_from_json(saved).origin == config.origin
 
 
-def test_another_origin_is_another_run(room, tmp_path):
+def test_rejects_resume_with_other_origin(room, tmp_path):
     config = classifier_from(room / "tiny")
     finished(config, tmp_path / "run")
     for other in (None, Origin(folder="x", sha256="0" * 64)):
@@ -232,7 +232,7 @@ def test_another_origin_is_another_run(room, tmp_path):
             begin(replace(config, origin=other), tmp_path / "run", resume=True)
 
 
-def test_an_origin_that_changed_is_refused(room, tmp_path):
+def test_rejects_changed_origin(room, tmp_path):
     config = classifier_from(room / "tiny")
     config = replace(config, origin=replace(config.origin, sha256="0" * 64))
     with pytest.raises(ValueError, match="has changed since this run was set up"):
@@ -248,13 +248,13 @@ def test_an_origin_that_changed_is_refused(room, tmp_path):
         ({"length": 25}, "model.length is 25, but {} has learned 24 positions: choose at most"),
     ],
 )
-def test_a_body_that_does_not_fit_is_refused(room, tmp_path, changes, words):
+def test_rejects_body_that_does_not_fit(room, tmp_path, changes, words):
     config = classifier_from(room / "tiny", **changes)
     with pytest.raises(ValueError, match=re.escape(words.format(room / "tiny"))):
         begin(config, tmp_path / "run")
 
 
-def test_another_tokenizer_is_refused(room, tmp_path):
+def test_rejects_other_tokenizer(room, tmp_path):
     config = classifier_from(room / "tiny")
     for change in ({"tokenizer": "bytes"}, {"vocabulary": 33}):
         other = replace(config, data=replace(config.data, **change))
@@ -263,14 +263,14 @@ def test_another_tokenizer_is_refused(room, tmp_path):
 
 
 @pytest.mark.parametrize("pool", ["first", "pooler"])
-def test_the_first_token_of_a_generator_knows_nothing(room, tmp_path, pool):
+def test_rejects_first_token_pool_for_causal_model(room, tmp_path, pool):
     with pytest.raises(
         ValueError, match=r"the first token of .* attends to no other .*: choose mean or max"
     ):
         begin(classifier_from(room / "gpt2", pool), tmp_path / "run")
 
 
-def test_weights_that_are_not_what_the_config_says_are_refused(room):
+def test_rejects_weights_that_do_not_match_config(room):
     opened = open_run(room / "tiny")
     config = replace(opened.config.model, hidden=40)
     from clearformer.builder import build
@@ -281,7 +281,7 @@ def test_weights_that_are_not_what_the_config_says_are_refused(room):
         finetune.load_pretrained(build(config), config, opened)
 
 
-def test_settings_survive_json(room):
+def test_finetune_config_round_trips_through_json(room):
     config = classifier_from(room / "tiny", train=replace(TRAIN, freeze="body"))
     assert run_from_json(to_json(config)) == config
     assert Path(config.origin.folder) == room / "tiny"

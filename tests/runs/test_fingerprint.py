@@ -1,4 +1,4 @@
-"""Models of one's own builder: saved as what they are, and never taken for another."""
+"""Fingerprints of custom models: saved with the run, and never confused with another model."""
 
 from dataclasses import replace
 from functools import partial
@@ -64,7 +64,7 @@ def scaled_kernel(factor):
 
 
 def other_kernel(factor, config, seed):
-    """Every class, name and shape as in the stock model, and another function in it."""
+    """The classes, names and shapes of the standard model, with another function."""
     model = build(config, seed)
     for block in model.stack.blocks:
         block.attention.kernel = scaled_kernel(factor)
@@ -74,13 +74,13 @@ def other_kernel(factor, config, seed):
 @pytest.mark.parametrize(
     "name", ["modern-tiny", "xl-tiny", "bert-tiny", "sparse-small", "original-tiny"]
 )
-def test_a_built_model_is_the_one_of_its_outline(name):
+def test_built_model_has_fingerprint_of_outline(name):
     model = preset(name)
     assert fingerprint(build(model, 0)) == fingerprint(build(model, 1))
     assert fingerprint(build(model)) == fingerprint(outline(model))
 
 
-def test_other_functions_and_settings_are_told_apart(config):
+def test_fingerprint_distinguishes_functions_and_settings(config):
     found = {
         fingerprint(make(config.model, 0))
         for make in (build, own, partial(other_kernel, 2.0), partial(other_kernel, 3.0))
@@ -92,7 +92,7 @@ def test_other_functions_and_settings_are_told_apart(config):
 
 
 @pytest.mark.parametrize("make", [own, partial(other_kernel, 2.0)])
-def test_an_own_model_opens_with_its_builder_alone(config, tmp_path, make):
+def test_custom_model_opens_only_with_its_builder(config, tmp_path, make):
     run = trained(config, tmp_path / "run", make=make)
     with pytest.raises(ValueError, match=r"trained with a custom model builder.*make="):
         open_run(run.folder)
@@ -107,7 +107,7 @@ def test_an_own_model_opens_with_its_builder_alone(config, tmp_path, make):
         assert opened.model(tokens).equal(run.model(tokens))
 
 
-def test_an_own_model_goes_on_with_its_builder_alone(config, tmp_path):
+def test_custom_model_resumes_only_with_its_builder(config, tmp_path):
     folder = tmp_path / "run"
     trained(config, folder, make=own)
     longer = replace(config, train=replace(config.train, steps=8))
@@ -123,13 +123,13 @@ def test_an_own_model_goes_on_with_its_builder_alone(config, tmp_path):
     assert float(seen) == 8.0
 
 
-def test_a_builder_that_only_draws_otherwise_is_no_other_model(config, tmp_path):
+def test_other_initialization_is_not_a_custom_model(config, tmp_path):
     run = trained(config, tmp_path / "run", make=lambda model, seed: build(model, seed + 1))
     opened = open_run(run.folder)
     assert BUILDER not in opened.checkpoint.manifest
 
 
-def test_a_run_may_begin_from_an_own_model_with_its_builder(config, tmp_path):
+def test_finetuning_from_custom_model_needs_its_builder(config, tmp_path):
     trained(config, tmp_path / "first", make=own)
     found = finetune.read_origin(tmp_path / "first")
     assert isinstance(found.origin, Origin)

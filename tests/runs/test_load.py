@@ -1,4 +1,4 @@
-"""Opening what a run left behind."""
+"""Opening a run folder."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def run(tmp_path):
     return run
 
 
-def test_the_opened_model_is_the_averaged_one(run):
+def test_opened_model_has_ema_weights(run):
     opened = open_run(run.folder)
     for name, parameter in opened.model.named_parameters():
         assert parameter.equal(run.state.ema.weights[name]), name
@@ -39,7 +39,7 @@ def test_the_opened_model_is_the_averaged_one(run):
     assert not opened.model.training
 
 
-def test_a_single_checkpoint_opens_alone_and_elsewhere(run, tmp_path):
+def test_checkpoint_folder_opens_anywhere(run, tmp_path):
     elsewhere = tmp_path / "é x"
     (run.folder / "checkpoints/step-6").rename(elsewhere)
     opened = open_run(elsewhere)
@@ -49,13 +49,13 @@ def test_a_single_checkpoint_opens_alone_and_elsewhere(run, tmp_path):
 
 
 def saved_with(run, **last):
-    """The last checkpoint again, with another best: what the run would have done."""
+    """Save the last checkpoint again with another best evaluation."""
     run.state.best = {"step": 3, "value": 0.1}
     run.state.last = {"step": 6, "value": 0.2, "finished": True, **last}
     state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.facts)
 
 
-def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
+def test_opens_best_if_last_is_significantly_worse(run):
     saved_with(run, behind=0.1, error=0.01)
     opened = open_run(run.folder)
     sentence = opened.note
@@ -66,7 +66,7 @@ def test_the_best_checkpoint_is_taken_where_the_last_is_surely_worse(run):
     assert open_run(run.folder).checkpoint.step == 6
 
 
-def test_the_last_checkpoint_is_taken_where_it_is_not_surely_worse(run):
+def test_opens_last_if_not_significantly_worse(run):
     saved_with(run, behind=0.1, error=0.06)
     opened = open_run(run.folder)
     assert opened.checkpoint.step == 6
@@ -75,14 +75,14 @@ def test_the_last_checkpoint_is_taken_where_it_is_not_surely_worse(run):
     assert open_run(run.folder / "checkpoints/step-3").note is None, "there was no choice"
 
 
-def test_a_run_of_an_earlier_version_opens_at_its_best(run):
+def test_run_of_earlier_version_opens_best(run):
     saved_with(run)
     run.state.last = None
     state.save(run.checkpoints, run.state, run.config, run.task.tokenizer.to_json(), run.facts)
     assert open_run(run.folder).checkpoint.step == 3
 
 
-def test_what_is_no_run_is_said(tmp_path):
+def test_rejects_folder_that_is_not_a_run(tmp_path):
     with pytest.raises(ValueError, match="is not a run: it has no checkpoints folder"):
         open_run(tmp_path)
     (tmp_path / "checkpoints").mkdir()

@@ -1,4 +1,4 @@
-"""A run folder for oneself."""
+"""The lock of a run folder."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ import pytest
 from clearformer.runs.lock import Lock, held, require_writable, writable
 
 
-def test_one_at_a_time_and_its_owner_is_named(tmp_path):
+def test_rejects_second_owner_and_names_first(tmp_path):
     lock = Lock(tmp_path)
     with pytest.raises(ValueError, match=rf"another process \(process {os.getpid()} on "):
         Lock(tmp_path)
@@ -18,7 +18,7 @@ def test_one_at_a_time_and_its_owner_is_named(tmp_path):
     Lock(tmp_path)
 
 
-def test_a_folder_that_cannot_be_one(tmp_path):
+def test_rejects_unwritable_folder(tmp_path):
     require_writable(tmp_path / "new" / "folder")
     assert list((tmp_path / "new" / "folder").iterdir()) == []
     (tmp_path / "file").touch()
@@ -26,7 +26,7 @@ def test_a_folder_that_cannot_be_one(tmp_path):
         require_writable(tmp_path / "file" / "run")
 
 
-def test_a_refused_run_leaves_nothing_behind(tmp_path):
+def test_discard_removes_empty_run_folder(tmp_path):
     Lock(folder := tmp_path / "run").discard()
     assert not folder.exists()
     lock = Lock(folder)
@@ -35,11 +35,11 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path):
     assert sorted(each.name for each in folder.iterdir()) == ["config.json", "lock"]
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
-    Lock(tmp_path / "link").discard()  # no word about the link, which would hide the mistake
+    Lock(tmp_path / "link").discard()  # no error about the link, which would hide the real one
     assert (tmp_path / "link").is_symlink()
 
 
-def test_a_folder_that_nothing_came_into_goes_again(tmp_path):
+def test_writable_removes_unused_folders(tmp_path):
     (tmp_path / "runs").mkdir()
     folder = tmp_path / "runs" / "many" / "one"
 
@@ -66,7 +66,7 @@ def test_a_folder_that_nothing_came_into_goes_again(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_lock_that_its_owner_has_removed_is_taken_anew(tmp_path, monkeypatch):
+def test_retries_if_lock_file_was_removed(tmp_path, monkeypatch):
     """Between opening the file and locking it, or two would hold a lock of the same name."""
     flock, opened = fcntl.flock, []
 
@@ -85,7 +85,7 @@ def test_a_lock_that_its_owner_has_removed_is_taken_anew(tmp_path, monkeypatch):
     lock.release()
 
 
-def test_a_link_in_the_place_of_the_lock_destroys_nothing(tmp_path):
+def test_lock_does_not_follow_links(tmp_path):
     victim, folder = tmp_path / "victim", tmp_path / "run"
     victim.write_text("precious")
     folder.mkdir()
@@ -102,7 +102,7 @@ def test_a_link_in_the_place_of_the_lock_destroys_nothing(tmp_path):
     lock.release()
 
 
-def test_a_probe_writes_into_no_file_elsewhere(tmp_path):
+def test_write_probe_does_not_follow_symlinks(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "run").mkdir()
@@ -113,7 +113,7 @@ def test_a_probe_writes_into_no_file_elsewhere(tmp_path):
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_a_lock_says_its_owner_on_one_line(tmp_path):
+def test_owner_name_is_escaped(tmp_path):
     with (tmp_path / "lock").open("w") as file:
         file.write("you\n\x1b[31mand I")
         file.flush()
@@ -122,7 +122,7 @@ def test_a_lock_says_its_owner_on_one_line(tmp_path):
             Lock(tmp_path)
 
 
-def test_a_folder_that_went_away_is_noticed(tmp_path):
+def test_require_held_detects_moved_folder(tmp_path):
     lock = Lock(tmp_path / "run")
     lock.require_held()
     (tmp_path / "run").rename(tmp_path / "elsewhere")
@@ -134,9 +134,9 @@ def test_a_folder_that_went_away_is_noticed(tmp_path):
     lock.release()
 
 
-def test_a_lock_is_held_as_long_as_its_owner_has_it(tmp_path):
+def test_held_reports_lock_state(tmp_path):
     assert not held(tmp_path)
-    assert list(tmp_path.iterdir()) == []  # looking creates nothing
+    assert list(tmp_path.iterdir()) == []  # checking creates nothing
     lock = Lock(tmp_path)
     assert held(tmp_path)
     lock.release()
@@ -148,8 +148,8 @@ def test_a_lock_is_held_as_long_as_its_owner_has_it(tmp_path):
     assert not held(tmp_path / "odd")  # and it does not wait for a writer
 
 
-def test_somebody_who_looks_does_not_keep_a_run_from_starting(tmp_path, monkeypatch):
-    """Looking takes the lock for an instant: the one who wants it tries again."""
+def test_retries_while_another_process_checks_lock(tmp_path, monkeypatch):
+    """Checking takes the lock for an instant, so acquiring it is retried."""
     Lock(tmp_path).release()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)

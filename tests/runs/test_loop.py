@@ -1,4 +1,4 @@
-"""The loop of a run: when it stops, and what it says at its end."""
+"""The training loop of a run: when it stops, and its final messages."""
 
 import itertools
 from dataclasses import replace
@@ -8,7 +8,7 @@ from clearformer.distributed.process_group import ProcessGroup
 from clearformer.training.events import Ended, Evaluation, Step
 
 
-def test_a_stop_file_ends_a_run_and_is_taken_away(config, tmp_path, start):
+def test_stop_file_ends_run_and_is_removed(config, tmp_path, start):
     folder = tmp_path / "stopped"
     run = start(config, folder)
     events = run.events()
@@ -20,8 +20,8 @@ def test_a_stop_file_ends_a_run_and_is_taken_away(config, tmp_path, start):
     assert not (folder / "stop").exists()
 
 
-def test_a_stop_file_from_before_a_run_does_not_end_it(config, tmp_path, start):
-    """Asked for when nothing was running: the next start says so, and goes on."""
+def test_old_stop_file_is_ignored(config, tmp_path, start):
+    """A request from before the start is reported and ignored."""
     folder = tmp_path / "left"
     run = start(config, folder)
     list(run.events(lambda: 143 if run.state.step >= 4 else 0))
@@ -35,7 +35,7 @@ def test_a_stop_file_from_before_a_run_does_not_end_it(config, tmp_path, start):
     assert list(again.events())[-1].reason == "finished"
 
 
-def test_a_stop_file_from_while_a_run_loads_ends_it(config, tmp_path, start):
+def test_stop_file_created_while_loading_ends_run(config, tmp_path, start):
     folder = tmp_path / "early"
     run = start(config, folder)
     (folder / "stop").touch()  # before its first step, but after its start
@@ -43,9 +43,7 @@ def test_a_stop_file_from_while_a_run_loads_ends_it(config, tmp_path, start):
     assert not (folder / "stop").exists()
 
 
-def test_workers_that_are_started_again_still_obey_the_stop_file(
-    config, tmp_path, monkeypatch, start
-):
+def test_restarted_workers_obey_stop_file(config, tmp_path, monkeypatch, start):
     monkeypatch.setattr(ProcessGroup, "restarts", 1)
     folder = tmp_path / "restarted"
     folder.mkdir()
@@ -54,7 +52,7 @@ def test_workers_that_are_started_again_still_obey_the_stop_file(
     assert list(run.events())[-1] == Ended(0, "stopped", 0)
 
 
-def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path, start):
+def test_patience_stops_run_without_improvement(config, tmp_path, start):
     hopeless = replace(config.train, learning_rate=1e-12, steps=40, evaluations=20, patience=2)
     said = []
     run = start(replace(config, train=hopeless), tmp_path / "x", say=said.append)
@@ -65,15 +63,15 @@ def test_patience_ends_a_run_that_no_longer_improves(config, tmp_path, start):
     assert "note: stopping early: no improvement in 2 evaluations" in said
 
 
-def test_a_run_that_learned_nothing_is_told_so_at_its_end(config, tmp_path, start):
+def test_reports_run_that_did_not_learn(config, tmp_path, start):
     said = []
     hopeless = replace(config.train, learning_rate=1e-12, steps=60, evaluations=1)
     list(start(replace(config, train=hopeless), tmp_path / "x", say=said.append).events())
     assert any("no better than a uniform guess" in line for line in said)
 
 
-def test_a_budget_of_minutes_is_kept(config, tmp_path, monkeypatch, start):
-    ticks = itertools.count(step=0.01)  # a clock of its own, whatever the machine does meanwhile
+def test_minutes_budget_is_respected(config, tmp_path, monkeypatch, start):
+    ticks = itertools.count(step=0.01)  # a fake clock, independent of the machine
     clock = SimpleNamespace(monotonic=lambda: next(ticks))
     monkeypatch.setattr("clearformer.runs.loop.time", clock)
     short = replace(config.train, steps=None, minutes=0.05, evaluations=2)
@@ -84,7 +82,7 @@ def test_a_budget_of_minutes_is_kept(config, tmp_path, monkeypatch, start):
     assert steps[-1].lr < max(step.lr for step in steps)
 
 
-def test_what_is_no_file_asks_no_run_to_stop(config, tmp_path, start):
+def test_stop_folder_is_ignored(config, tmp_path, start):
     folder = tmp_path / "run"
     run = start(config, folder)
     (folder / "stop").mkdir()

@@ -1,4 +1,4 @@
-"""Steps that no memory holds are refused, nothing else is; what is said when one failed."""
+"""Rejecting training steps that cannot fit in memory, and the out-of-memory message."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def config(name="modern-tiny", **train):
     return RunConfig(model=model, data=data, train=replace(usual, device="cpu", **train))
 
 
-def test_a_batch_beyond_all_memory_is_refused(monkeypatch):
+def test_rejects_batch_larger_than_memory(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 16 * 10**9)
     absurd = config(batch_size=131_072)
     with pytest.raises(
@@ -28,7 +28,7 @@ def test_a_batch_beyond_all_memory_is_refused(monkeypatch):
     require_memory(config(), 16)
 
 
-def test_what_is_unknown_is_not_refused(monkeypatch):
+def test_accepts_when_memory_is_unknown(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
     require_memory(config(batch_size=131_072), 131_072)
     monkeypatch.setattr(memory, "available_bytes", lambda: 10**9)
@@ -37,8 +37,8 @@ def test_what_is_unknown_is_not_refused(monkeypatch):
 
 @pytest.mark.parametrize("name", ["modern-tiny", "gpt2-small", "bert-tiny"])
 @pytest.mark.parametrize("recompute", [None, "attention", 1])
-def test_no_step_that_fits_is_refused(monkeypatch, name, recompute):
-    """What the plan counts is always more than what is refused here."""
+def test_accepts_every_step_that_fits(monkeypatch, name, recompute):
+    """The lower bound used here is always below the plan's count."""
     one = config(name, recompute=recompute)
     counted = footprint.footprint(one, one.train.batch_size, recompute, accumulated=False)
     monkeypatch.setattr(memory, "available_bytes", lambda: counted.total)
@@ -57,7 +57,7 @@ def sentence(fits=None, **train):
     )
 
 
-def test_out_of_memory_names_what_to_change():
+def test_out_of_memory_message_suggests_settings():
     assert sentence(batch_size=12, accumulation_steps=2).startswith(
         "out of memory (618 MB more were requested) with 6 sequences of 1024 tokens at a time, 12 "
         "layers of width 768: use --accumulation-steps 3 (the same gradient in 3 parts), or "
@@ -68,7 +68,7 @@ def test_out_of_memory_names_what_to_change():
     assert "clearformer plan" in sentence(batch_size=1)
 
 
-def test_what_was_tried_is_named():
+def test_out_of_memory_message_names_tried_sizes():
     assert "--accumulation-steps 6 (the same gradient; 2 at a time fit)" in sentence(
         6, batch_size=12
     )

@@ -1,4 +1,4 @@
-"""metrics.jsonl: appended, never torn, and a resumed curve counts once."""
+"""metrics.jsonl: append-only, tolerant of torn lines, and steps counted once after a resume."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from clearformer.runs.metrics import (
 from clearformer.training.events import Evaluation, Step
 
 
-def test_lines_are_appended(tmp_path):
+def test_appends_lines(tmp_path):
     path = tmp_path / "metrics.jsonl"
     for start in (0, 2):
         records = MetricsFile(path)
@@ -30,7 +30,7 @@ def test_lines_are_appended(tmp_path):
     assert json.loads(path.read_text().splitlines()[1])["loss"] == "nan"
 
 
-def test_a_torn_line_is_cut_off(tmp_path):
+def test_torn_last_line_is_removed(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n{"step": 2, "lo')
     assert read(path) == [{"event": "step", "step": 1}]
@@ -40,7 +40,7 @@ def test_a_torn_line_is_cut_off(tmp_path):
     assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
 
 
-def test_after_a_resume_earlier_records_of_later_steps_do_not_count(tmp_path):
+def test_resume_discards_records_of_later_steps(tmp_path):
     records = MetricsFile(tmp_path / "m")
     for step in (1, 2, 3):
         records.append({"step": step, "try": 1})
@@ -55,11 +55,11 @@ def test_after_a_resume_earlier_records_of_later_steps_do_not_count(tmp_path):
     ]
 
 
-def test_a_missing_file_has_no_records(tmp_path):
+def test_missing_file_has_no_records(tmp_path):
     assert read(tmp_path / "none") == []
 
 
-def test_an_evaluation_that_a_resume_repeats_counts_once(tmp_path):
+def test_repeated_evaluation_counts_once(tmp_path):
     records = MetricsFile(tmp_path / "m.jsonl")
     evaluation = {"event": "evaluation", "step": 2, "validation_loss": 1.0}
     saved = {"event": "checkpoint", "step": 2}
@@ -69,7 +69,7 @@ def test_an_evaluation_that_a_resume_repeats_counts_once(tmp_path):
     assert read(tmp_path / "m.jsonl") == [{"event": "step", "step": 2}, evaluation]
 
 
-def test_a_damaged_line_is_named(tmp_path):
+def test_rejects_damaged_line(tmp_path):
     (tmp_path / "m.jsonl").write_text('{"step": 1}\n{"step"\n')
     with pytest.raises(ValueError, match=r"m\.jsonl is damaged: line 2 is not a JSON object"):
         read(tmp_path / "m.jsonl")
@@ -86,7 +86,7 @@ OLD_EVALUATION = {"event": "evaluation", "step": 3, "best": True, "loss": 0.7, "
 
 
 @pytest.mark.parametrize("counted", ["tokens", "texts", "hidden tokens", "target tokens"])
-def test_targets_are_called_what_they_are(counted):
+def test_step_row_names_counted_targets(counted):
     row = step_row(STEP, counted)
     assert row[counted.replace(" ", "_")] == 640
     assert targets(row) == (counted.replace(" ", "_"), 640)
@@ -94,7 +94,7 @@ def test_targets_are_called_what_they_are(counted):
     assert start_row(counted, "loss")["counts"] in row
 
 
-def test_a_row_of_version_1_reads_as_one_of_version_2():
+def test_version_1_rows_are_normalized():
     old, new = normalized(OLD_STEP), step_row(STEP, "texts")
     assert targets(old) == ("targets", 640), "what they were was not said"
     assert {"texts": old.pop("targets"), **old} == new
@@ -103,12 +103,12 @@ def test_a_row_of_version_1_reads_as_one_of_version_2():
         assert normalized(row) == row
 
 
-def test_training_and_validation_share_no_name():
+def test_training_and_validation_metrics_have_distinct_names():
     shared = step_row(STEP, "texts").keys() & evaluation_row(EVALUATION).keys()
     assert shared == {"event", "step"}
 
 
-def test_a_file_that_a_later_version_went_on_with_is_read_as_one(tmp_path):
+def test_mixed_version_file_is_read(tmp_path):
     records = MetricsFile(tmp_path / "m.jsonl")
     later = Step(4, 0.4, 0.1, 1.0, 700, 10.0, 0.3)
     for record in (
@@ -129,7 +129,7 @@ def test_a_file_that_a_later_version_went_on_with_is_read_as_one(tmp_path):
 
 @pytest.mark.parametrize("length", [10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 @pytest.mark.parametrize("before", [b"", b"{}\n", b"{}\n" * 30_000])
-def test_a_torn_line_is_cut_wherever_it_begins(tmp_path, before, length):
+def test_torn_line_is_removed_at_any_offset(tmp_path, before, length):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(before + b"x" * length)
     with MetricsFile(path) as records:
@@ -137,7 +137,7 @@ def test_a_torn_line_is_cut_wherever_it_begins(tmp_path, before, length):
     assert path.read_bytes() == before
 
 
-def test_nothing_is_written_through_a_link(tmp_path):
+def test_does_not_write_through_links(tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "metrics.jsonl"
     victim.write_text("precious, without an end of line")
     path.symlink_to(victim)
@@ -164,13 +164,13 @@ def test_nothing_is_written_through_a_link(tmp_path):
         ("9" * 5000, "line 2 is not a JSON object"),
     ],
 )
-def test_records_of_somebody_else_are_refused_by_their_line(tmp_path, line, reason):
+def test_rejects_invalid_records_by_line(tmp_path, line, reason):
     (tmp_path / "m.jsonl").write_text(f'{{"step": 1}}\n{line}\n')
     with pytest.raises(ValueError, match=rf"m\.jsonl is damaged: {reason}"):
         read(tmp_path / "m.jsonl")
 
 
-def test_more_records_than_a_run_has_are_not_read(tmp_path, monkeypatch):
+def test_rejects_file_over_record_limits(tmp_path, monkeypatch):
     path = tmp_path / "m.jsonl"
     path.write_text("{}\n" * 4)
     monkeypatch.setattr(limits, "MAX_RECORDS", 3)

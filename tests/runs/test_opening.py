@@ -1,4 +1,4 @@
-"""Opening a run: refused, resumed, and set up as its config says."""
+"""Opening a run for training: rejected, resumed, and set up from its config."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from clearformer.training.events import Step
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(whole, config, start, final):
+def test_resume_reports_damaged_checkpoint_and_uses_previous(whole, config, start, final):
     folder, _ = whole
     expected = final(folder)
     (folder / "checkpoints/step-12/model.safetensors").write_bytes(b"cut")
@@ -20,24 +20,24 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(whole, config,
         assert value.equal(expected[name]), name
 
 
-def test_a_run_is_not_overwritten(whole, config, start):
+def test_rejects_existing_run_without_resume(whole, config, start):
     with pytest.raises(ValueError, match="already holds a run at step 12: add --resume"):
         start(config, whole[0])
 
 
-def test_other_data_is_refused(whole, config, tmp_path, start):
+def test_rejects_resume_with_other_data(whole, config, tmp_path, start):
     text = tmp_path / "text.txt"
     text.write_text(text.read_text().upper())
     with pytest.raises(ValueError, match=r"the data is not the one that .* was trained with"):
         start(config, whole[0], resume=True)
 
 
-def test_nothing_to_resume_is_said(tmp_path, start):
+def test_rejects_resume_without_run(tmp_path, start):
     with pytest.raises(ValueError, match="holds no run to resume"):
         start(None, tmp_path / "empty", resume=True)
 
 
-def test_smoothing_reaches_the_head(config, tmp_path, start):
+def test_label_smoothing_reaches_head(config, tmp_path, start):
     smooth = replace(config, train=replace(config.train, label_smoothing=0.3, steps=1))
     run = start(smooth, tmp_path / "smooth")
     assert run.model.head.smoothing == 0.3

@@ -1,4 +1,4 @@
-"""How a run is shown."""
+"""Progress display of a run."""
 
 from types import SimpleNamespace
 
@@ -6,13 +6,13 @@ from clearformer.runs.progress import JsonLines, Live, Plain, Reporter, Throughp
 from clearformer.training.events import Evaluation, Step
 
 
-def test_times_read_as_a_clock():
+def test_clock_formats_seconds():
     assert [clock(s) for s in (0, 59.6, 61, 3600, 7325)] == [
         "0:00", "1:00", "1:01", "1:00:00", "2:02:05",
     ]  # fmt: skip
 
 
-def test_the_way_of_showing_follows_from_where_it_is_shown(monkeypatch):
+def test_reporter_depends_on_terminal(monkeypatch):
     assert type(reporter(quiet=False, json=True)) is JsonLines
     assert type(reporter(quiet=True, json=False)) is Reporter
     assert type(reporter(quiet=False, json=False)) is Plain
@@ -29,8 +29,8 @@ def a_run(minutes=None, counted="tokens"):
     return SimpleNamespace(task=task, config=SimpleNamespace(train=train))
 
 
-def test_a_sample_cannot_command_the_terminal(monkeypatch, capsys):
-    """In the beginning a model writes anything: rich's markup, escape sequences."""
+def test_sample_text_is_escaped(monkeypatch, capsys):
+    """An untrained model generates anything: rich's markup, escape sequences."""
     monkeypatch.setattr("clearformer.runs.progress.summary", lambda run: ["training"])
     live = Live()
     live.start(a_run())
@@ -47,10 +47,10 @@ def steps(pace, first, count, seconds, began=0.0):
     return began
 
 
-def test_a_pause_is_forgotten():
+def test_throughput_forgets_pause():
     pace = Throughput()
     steps(pace, 1, 1, 1.0)
-    assert pace.rate() == 0  # of a single step nothing can be said
+    assert pace.rate() == 0  # unknown after a single step
     now = steps(pace, 2, 99, 1.0, 1.0)
     assert abs(pace.rate() - 10) < 1e-6
     assert abs(pace.remaining() - 900) < 1e-6
@@ -61,7 +61,7 @@ def test_a_pause_is_forgotten():
     assert abs(pace.remaining() - 800) < 1e-6
 
 
-def test_slow_steps_are_not_judged_by_one_of_them():
+def test_throughput_averages_slow_steps():
     pace = Throughput()
     now = 0.0
     for number in range(1, 41):
@@ -69,17 +69,17 @@ def test_slow_steps_are_not_judged_by_one_of_them():
     assert abs(pace.rate() - 10 / 200) < 1e-6
 
 
-def test_a_budget_by_the_clock_is_never_exceeded_by_what_is_left():
-    """A machine short of memory takes ever longer for a step, and the clock goes on as ever."""
+def test_remaining_time_never_exceeds_minutes_budget():
+    """On a machine short of memory, steps take longer and longer."""
     pace, now = Throughput(budget=2400.0), 0.0
     for number in range(1, 60):
         before, now = now, now + number**1.2
-        # Progress is told as it was when the step began.
+        # Progress is that at the start of the step.
         pace.add(Step(number, 1.0, 0.1, 1.0, 10 * number, now, before / 2400))
         assert pace.remaining() == max(2400.0 - now, 0.0)
 
 
-def test_the_line_shows_the_clock_of_a_budget_in_minutes(monkeypatch, capsys):
+def test_progress_line_shows_minutes_budget(monkeypatch, capsys):
     monkeypatch.setattr("clearformer.runs.progress.summary", lambda run: ["training"])
     plain = Plain()
     plain.start(a_run(minutes=40))

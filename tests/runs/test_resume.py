@@ -1,4 +1,4 @@
-"""What a run that goes on may change; F8 at the command line is tests/reliability."""
+"""Which settings a resumed run may change; F8 on the command line is in tests/reliability."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def config():
     return RunConfig(model=modern("tiny"), data=DataConfig(source="a"), train=train)
 
 
-def test_what_may_change_is_taken_and_said(config):
+def test_allowed_changes_are_applied_and_reported(config):
     said = []
     schedule = replace(config.train.schedule, final=0.5)
     asked = replace(
@@ -39,7 +39,7 @@ def test_what_may_change_is_taken_and_said(config):
     ]
 
 
-def test_what_may_not_is_listed(config):
+def test_rejected_changes_are_listed(config):
     schedule = replace(config.train.schedule, warmup=3)
     asked = replace(config, train=replace(config.train, schedule=schedule, learning_rate=1.0))
     words = (
@@ -55,7 +55,7 @@ def test_what_may_not_is_listed(config):
         continued(config, replace(config, origin=Origin(folder="x", sha256="0123")))
 
 
-def test_the_rates_of_an_earlier_version_are_kept(config):
+def test_schedule_of_earlier_version_is_kept(config):
     old = replace(config, train=replace(config.train, decay_start="from_start"))
     assert continued(old, config) == old
     with pytest.raises(
@@ -64,12 +64,12 @@ def test_the_rates_of_an_earlier_version_are_kept(config):
         continued(config, old)
 
 
-def test_another_kind_is_one_difference():
+def test_other_class_is_one_difference():
     old, new = {"kind": "A", "x": 1}, {"kind": "B", "y": 2}
     assert list(differences({"kind": "R", "s": old}, {"kind": "R", "s": new})) == [("s", "A", "B")]
 
 
-def test_other_settings_are_refused_by_name(config):
+def test_rejects_changed_settings_by_name(config):
     other = replace(
         config, model=replace(config.model, width=64), train=replace(config.train, seed=5, steps=99)
     )
@@ -79,7 +79,7 @@ def test_other_settings_are_refused_by_name(config):
     assert continued(config, longer).train.steps == 99
 
 
-def test_start_and_end_tokens_stay_as_they_were(config):
+def test_start_and_end_tokens_are_kept(config):
     """They come from the data, so a resumed run is not asked for them; other defaults count."""
     learned = GenerationDefaults(start_id=9, end_ids=(8,), typical_source_ids=(1,), max_tokens=5)
     saved = replace(config, model=original("tiny"), generation=learned)

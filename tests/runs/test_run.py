@@ -1,4 +1,4 @@
-"""A run as a whole: it learns, it survives, and a continued run is the run."""
+"""Whole runs: they learn, survive crashes, and a resumed run equals an uninterrupted one."""
 
 import json
 import math
@@ -43,7 +43,9 @@ def test_events_and_files_of_a_run(whole, config):
 
 
 @pytest.mark.parametrize("stop_at", [1, 4, 7, 11])
-def test_stopped_and_continued_is_the_whole_run(whole, config, tmp_path, stop_at, start, same_run):
+def test_stopped_and_resumed_equals_uninterrupted(
+    whole, config, tmp_path, stop_at, start, same_run
+):
     folder = tmp_path / "part"
     run = start(config, folder)
     seen = list(run.events(lambda: 143 if run.state.step >= stop_at else 0))
@@ -67,7 +69,7 @@ def as_saved_before(folder, *, without):
     (folder / "manifest.json").write_text(checkpoint.sealed(manifest))
 
 
-def test_a_run_of_an_earlier_version_goes_on_with_its_own_rates(config, tmp_path, start, same_run):
+def test_run_of_earlier_version_resumes_with_its_schedule(config, tmp_path, start, same_run):
     old = replace(config, train=replace(config.train, decay_start="from_start"))
     whole, part = tmp_path / "whole", tmp_path / "part"
     rates = [event.lr for event in start(old, whole).events() if isinstance(event, Step)]
@@ -83,7 +85,7 @@ def test_a_run_of_an_earlier_version_goes_on_with_its_own_rates(config, tmp_path
 
 
 def train_until_killed(settings, folder, point, step):
-    """In a process of its own: train until a fault or a step, and be killed there."""
+    """In a child process: train until a fault or a step, and be killed there."""
     config = run_from_json(settings)
     faults = parse(None if point == "step" else f"crash:{point}@{step}")
     run = Run(
@@ -106,7 +108,7 @@ def kill(several, config, folder, point, step):
     ("point", "step"),
     [("step", 6), ("after_model", 8), ("before_rename", 8), ("after_rename", 4)],
 )
-def test_killed_and_continued_is_the_whole_run(
+def test_killed_and_resumed_equals_uninterrupted(
     whole, config, tmp_path, several, point, step, start, same_run
 ):
     folder = tmp_path / "killed"
@@ -124,10 +126,10 @@ def test_two_processes_cannot_train_one_run(config, tmp_path, start):
     with pytest.raises(ValueError, match=rf"another process \(process {os.getpid()} on"):
         start(config, folder, resume=True)
     events.close()
-    start(config, folder, resume=True)  # whoever has ended disturbs nobody
+    start(config, folder, resume=True)  # a run that has ended releases its lock
 
 
-def test_a_folder_that_is_a_file_is_refused(config, tmp_path, start):
+def test_rejects_out_that_is_a_file(config, tmp_path, start):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written to: File exists; choose another"):
         start(config, tmp_path / "file")
@@ -146,7 +148,7 @@ def remembering(config):
     return replace(config, model=model, train=train)
 
 
-def test_a_memory_goes_on_from_step_to_step(remembering, tmp_path, start):
+def test_memory_is_carried_between_steps(remembering, tmp_path, start):
     folder = tmp_path / "xl"
     run = start(remembering, folder)
     per_epoch = run.task.steps_per_epoch
@@ -154,13 +156,13 @@ def test_a_memory_goes_on_from_step_to_step(remembering, tmp_path, start):
     steps = (event for event in run.events() if isinstance(event, Step))
     lengths = [run.state.memory.parts[0][0].length for _ in steps]
     assert lengths[:3] == [8, 12, 12]
-    assert lengths[per_epoch] == 8  # the next epoch begins anew
+    assert lengths[per_epoch] == 8  # the next epoch starts with an empty memory
     saved = checkpoint.newest(folder / "checkpoints", print).tensors("state.safetensors")
     assert saved["memory.1"].shape == (4, 12, 16)
 
 
 @pytest.mark.parametrize("stop_at", [1, 4, 6, 7, 11])
-def test_a_memory_survives_bit_for_bit(remembering, tmp_path, stop_at, start, same_run):
+def test_memory_is_restored_bitwise(remembering, tmp_path, stop_at, start, same_run):
     whole, part = tmp_path / "whole", tmp_path / "part"
     list(start(remembering, whole).events())
     run = start(remembering, part)
@@ -174,9 +176,7 @@ def test_a_memory_survives_bit_for_bit(remembering, tmp_path, stop_at, start, sa
         assert value.equal(other[name]), name
 
 
-def test_a_killed_segment_stream_goes_on_bit_for_bit(
-    remembering, tmp_path, several, start, same_run
-):
+def test_killed_segment_run_resumes_bitwise(remembering, tmp_path, several, start, same_run):
     whole, folder = tmp_path / "whole", tmp_path / "killed"
     list(start(remembering, whole).events())
     kill(several, remembering, folder, "step", 6)
@@ -184,13 +184,13 @@ def test_a_killed_segment_stream_goes_on_bit_for_bit(
     same_run(folder, whole)
 
 
-def test_a_text_too_short_for_its_segments_is_refused(remembering, tmp_path, start):
+def test_rejects_text_too_short_for_segments(remembering, tmp_path, start):
     Path(remembering.data.source).write_text("x" * 40)
     with pytest.raises(ValueError, match="4 streams of segments of 8 need 33: give a longer text"):
         start(remembering, tmp_path / "short")
 
 
-def test_where_the_warm_up_ended_stays_when_the_budget_grows(config, tmp_path, start):
+def test_warmup_end_is_kept_when_budget_grows(config, tmp_path, start):
     train = replace(config.train, schedule=InverseSqrt(warmup=50), steps=40)
     config = replace(config, train=train)
     run = start(config, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""A run whose folder is removed or moved does not finish."""
+"""Runs whose folder is removed or moved stop with an error."""
 
 import shutil
 
@@ -28,8 +28,8 @@ def without_metrics(folder):
 
 @pytest.mark.parametrize("lose", [gone, moved, replaced, without_metrics])
 @pytest.mark.parametrize("at", [2, 12])
-def test_a_run_whose_folder_goes_away_does_not_finish(config, tmp_path, lose, at, start):
-    """Before the first checkpoint, or after the last step: no run ends well that left nothing."""
+def test_run_fails_if_folder_is_removed(config, tmp_path, lose, at, start):
+    """Before the first checkpoint, or after the last step: a run without output must fail."""
     folder = tmp_path / "run"
     run = start(config, folder)
     events = run.events()
@@ -42,13 +42,13 @@ def test_a_run_whose_folder_goes_away_does_not_finish(config, tmp_path, lose, at
     sentence = f"{what} was removed, moved or replaced while the run was writing to it"
     with pytest.raises(ValueError, match=sentence):
         list(events)
-    assert sorted(folder.rglob("*")) == before  # nothing was made anew
+    assert sorted(folder.rglob("*")) == before  # nothing was created again
     if lose is moved and at == 12:
         list(start(None, tmp_path / "moved", resume=True).events())
         assert metrics.read(tmp_path / "moved" / "metrics.jsonl")[-1]["reason"] == "finished"
 
 
-def test_a_folder_that_goes_away_after_the_last_checkpoint_is_noticed(config, tmp_path, start):
+def test_folder_removed_after_last_checkpoint_is_detected(config, tmp_path, start):
     folder = tmp_path / "run"
     run = start(config, folder)
     events = run.events()
@@ -60,9 +60,7 @@ def test_a_folder_that_goes_away_after_the_last_checkpoint_is_noticed(config, tm
     assert not folder.exists()
 
 
-def test_a_folder_that_goes_away_while_a_checkpoint_is_written_is_the_reason(
-    config, tmp_path, start
-):
+def test_folder_removed_while_saving_is_reported(config, tmp_path, start):
     folder = tmp_path / "run"
 
     class Removing(Faults):
@@ -74,7 +72,7 @@ def test_a_folder_that_goes_away_while_a_checkpoint_is_written_is_the_reason(
     assert not folder.exists()
 
 
-def test_a_folder_that_goes_away_before_the_first_step_is_noticed(config, tmp_path, start):
+def test_folder_removed_before_first_step_is_detected(config, tmp_path, start):
     folder = tmp_path / "run"
     run = start(config, folder)
     replaced(folder)

@@ -1,4 +1,4 @@
-"""Signals that end a run, and the one that `nohup` has it ignore."""
+"""Signals that stop a run, and SIGHUP ignored under nohup."""
 
 import signal
 import threading
@@ -21,7 +21,7 @@ def nothing_ignored():
 
 
 @pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
-def test_the_code_says_which_signal_it_was(which):
+def test_exit_code_is_128_plus_signal(which):
     before = signal.getsignal(which)
     with StopSignals() as stopping:
         signal.raise_signal(which)
@@ -29,14 +29,14 @@ def test_the_code_says_which_signal_it_was(which):
     assert signal.getsignal(which) == before
 
 
-def test_signals_are_kept_in_their_order():
+def test_signals_are_recorded_in_order():
     with Signals() as signals:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGHUP)
     assert signals.received == [signal.SIGTERM, signal.SIGHUP]
 
 
-def test_what_nohup_has_ignored_stays_ignored():
+def test_ignored_sighup_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopSignals() as stopping:
@@ -47,7 +47,7 @@ def test_what_nohup_has_ignored_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_call_from_python_stops_on_ctrl_c_and_raises_at_the_second():
+def test_stop_on_interrupt_raises_at_second_ctrl_c():
     before = signal.getsignal(signal.SIGTERM)
     with StopOnInterrupt() as stopping:
         assert signal.getsignal(signal.SIGTERM) == before
@@ -57,7 +57,7 @@ def test_a_call_from_python_stops_on_ctrl_c_and_raises_at_the_second():
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_call_from_a_background_job_keeps_ignoring_ctrl_c():
+def test_background_job_keeps_ignoring_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with StopOnInterrupt() as stopping:
         signal.raise_signal(signal.SIGINT)
@@ -65,7 +65,7 @@ def test_a_call_from_a_background_job_keeps_ignoring_ctrl_c():
     assert stopping.exit_code() == 0
 
 
-def test_outside_the_main_thread_no_signal_is_handled():
+def test_no_signal_handling_outside_main_thread():
     codes = []
 
     def run():

@@ -1,4 +1,4 @@
-"""Starting configs: of a preset, of a run, of a model to fine-tune; paths that stay valid."""
+"""Initial configs: from a preset, a run, or a model to fine-tune; and absolute paths."""
 
 from clearformer.config import DataConfig, to_json
 from clearformer.families import preset
@@ -10,24 +10,31 @@ from clearformer.runs.start import (
 )
 
 
-def test_a_preset_comes_with_its_recipe():
+def test_preset_config_includes_recipe():
     config = preset_config("modern-tiny")
     assert config.model == preset("modern-tiny")
     assert config.origin is None
 
 
-def test_a_run_is_started_from_or_resumed(whole, config):
+def test_saved_config_and_finetune_config(whole, config):
     folder, _ = whole
     assert saved_config(folder).train == config.train
     assert saved_config(folder.parent / "none") is None
     again = finetune_config(folder)
     assert again.model == saved_config(folder).model
     assert again.origin.folder == str(folder)
-    classifier = finetune_config(folder, classify=True)
-    assert to_json(classifier.model.head)["kind"] == "Classifier"
+    for name, kind in (
+        ("classify", "Classifier"),
+        ("classify-pairs", "PairClassifier"),
+        ("label", "TokenClassifier"),
+        ("answer", "AnswerSpan"),
+    ):
+        found = finetune_config(folder, name)
+        assert to_json(found.model.head)["kind"] == kind
+        assert found.train.epochs == 3
 
 
-def test_paths_are_absolute_where_they_are_files(tmp_path, monkeypatch):
+def test_file_paths_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).touch()
@@ -37,6 +44,7 @@ def test_paths_are_absolute_where_they_are_files(tmp_path, monkeypatch):
         ("a.txt,b.txt", f"{tmp_path / 'a.txt'},{tmp_path / 'b.txt'}"),
         ("enwik8", "enwik8"),
         ("-", "-"),
+        ("", ""),
         ("none.txt", "none.txt"),
     ):
         assert with_absolute_paths(DataConfig(source=source)).source == wanted

@@ -1,4 +1,4 @@
-"""A state to disk and back: twenty steps are ten, a restart, and ten more, bit for bit."""
+"""Saving and restoring training state: bitwise resume."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ def advance(state, steps):
 
 @pytest.mark.parametrize("optimizer", [AdamW(), Muon()])
 @pytest.mark.parametrize("ema", [None, 0.9])
-def test_resuming_is_bitwise(tmp_path, train_config, optimizer, ema):
+def test_resume_is_bitwise(tmp_path, train_config, optimizer, ema):
     config = RunConfig(
         model=TIED,
         data=DataConfig(source="x"),
@@ -81,7 +81,7 @@ def test_resuming_is_bitwise(tmp_path, train_config, optimizer, ema):
             assert value.equal(whole.ema.weights[name]), name
 
 
-def test_a_tied_matrix_is_stored_once_and_stays_tied(tmp_path, train_config):
+def test_tied_weight_is_stored_once_and_stays_tied(tmp_path, train_config):
     config = RunConfig(model=TIED, data=DataConfig(source="x"), train=train_config)
     state = fresh(config)
     found = save(tmp_path, state, config, {}, {})
@@ -93,7 +93,7 @@ def test_a_tied_matrix_is_stored_once_and_stays_tied(tmp_path, train_config):
     assert tied(other.model) == found.manifest["tied"]
 
 
-def test_weights_that_do_not_fit_are_refused(train_config):
+def test_rejects_weights_that_do_not_fit(train_config):
     model = build(TIED)
     found = weights(model)
     with pytest.raises(ValueError, match=r"missing stack\.norm\.bias; not in the model: nothing"):
@@ -102,7 +102,7 @@ def test_weights_that_do_not_fit_are_refused(train_config):
         load_weights(model, found | {"stack.norm.bias": torch.zeros(3)}, "here")
 
 
-def test_an_outline_adopts_the_very_tensors(train_config):
+def test_adopt_weights_shares_memory(train_config):
     config = replace(
         gpt2("small"), vocabulary=20, length=12, layers=1, width=16, heads=2, hidden=32
     )

@@ -1,4 +1,4 @@
-"""The file `stop`: a request that counts for the run that is going on."""
+"""The `stop` file, which asks the current run to stop."""
 
 import os
 
@@ -8,7 +8,7 @@ from clearformer.runs import stop_request
 from clearformer.runs.lock import Lock
 
 
-def test_a_request_is_an_empty_file(tmp_path):
+def test_request_is_an_empty_file(tmp_path):
     lock = Lock(tmp_path)
     assert not stop_request.requested(tmp_path)
     stop_request.request(tmp_path)
@@ -21,7 +21,7 @@ def test_a_request_is_an_empty_file(tmp_path):
     lock.release()
 
 
-def test_a_run_that_is_over_cannot_be_stopped(tmp_path):
+def test_rejects_request_for_finished_run(tmp_path):
     for _ in range(2):  # never locked, and locked before
         with pytest.raises(ValueError, match="so there is nothing to stop: for a run on another"):
             stop_request.request(tmp_path)
@@ -29,7 +29,7 @@ def test_a_run_that_is_over_cannot_be_stopped(tmp_path):
         Lock(tmp_path).release()
 
 
-def test_a_request_does_not_follow_a_link(tmp_path):
+def test_request_does_not_follow_symlink(tmp_path):
     run, outside = tmp_path / "run", tmp_path / "outside"
     run.mkdir()
     lock = Lock(run)
@@ -42,7 +42,7 @@ def test_a_request_does_not_follow_a_link(tmp_path):
     lock.release()
 
 
-def test_what_is_no_file_is_let_be(tmp_path):
+def test_folder_named_stop_is_ignored(tmp_path):
     (tmp_path / "stop").mkdir()
     assert not stop_request.requested(tmp_path)
     assert not stop_request.clear(tmp_path)

@@ -1,4 +1,4 @@
-"""Steps of a run: accumulation, compiling, and NaN that is traced to its module."""
+"""Training steps of a run: accumulation, compilation, and NaN traced to its module."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from clearformer.training.events import Saved, Step
 from clearformer.training.step import NonFiniteError
 
 
-def test_a_loss_that_is_no_number_names_where_it_arose(config, tmp_path, start, final):
+def test_nan_loss_names_module(config, tmp_path, start, final):
     folder = tmp_path / "broken"
     run = start(config, folder)
     events = run.events()
@@ -26,7 +26,7 @@ def test_a_loss_that_is_no_number_names_where_it_arose(config, tmp_path, start, 
     assert all(torch.isfinite(value).all() for value in final(folder).values())
 
 
-def test_accumulation_changes_nothing_but_rounding(config, tmp_path, start):
+def test_accumulation_changes_only_rounding(config, tmp_path, start):
     def losses(accumulate):
         quiet = replace(config.model, dropout=replace(config.model.dropout, residual=0.0))
         train = replace(config.train, accumulation_steps=accumulate, steps=4)
@@ -37,7 +37,7 @@ def test_accumulation_changes_nothing_but_rounding(config, tmp_path, start):
     assert losses(1) == pytest.approx(losses(4), rel=1e-4)
 
 
-def test_compiling_is_decided_by_the_config_alone(config, tmp_path, monkeypatch, start):
+def test_should_compile_depends_only_on_config(config, tmp_path, monkeypatch, start):
     def compiles(**changed):
         train = replace(config.train, **{"steps": None, **changed})
         return should_compile(start(replace(config, train=train), tmp_path / "run"))

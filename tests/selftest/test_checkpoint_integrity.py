@@ -7,11 +7,11 @@ from clearformer.selftest import checkpoint_integrity
 from clearformer.selftest.processes import Missed
 
 
-def test_f6_g5_every_damage_is_noticed(tmp_path):
+def test_f6_g5_every_damage_is_detected(tmp_path):
     assert checkpoint_integrity.corruption(tmp_path, count=60).startswith("60 of 60 detected")
 
 
-def test_g5_fails_where_hashes_are_not_looked_at(tmp_path, monkeypatch):
+def test_g5_fails_without_hash_checks(tmp_path, monkeypatch):
     known = {}
     identity = checkpoint._identity
     monkeypatch.setattr(

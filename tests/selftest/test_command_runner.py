@@ -1,4 +1,4 @@
-"""Commands inside this process."""
+"""Running commands inside this process."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 from clearformer.selftest import command_runner
 
 
-def test_a_mistake_is_clean_and_a_defect_is_not(monkeypatch):
+def test_user_error_is_clean_and_defect_is_not(monkeypatch):
     words = sys.argv
     mistake = command_runner.run(["train", "gpt3"])
     assert (mistake.code, mistake.clean) == (2, True)
@@ -23,5 +23,5 @@ def test_a_mistake_is_clean_and_a_defect_is_not(monkeypatch):
 
 
 @pytest.mark.parametrize(("err", "clean"), [("a\n", True), ("a\nb\n", False), ("", False)])
-def test_a_mistake_is_one_line(err, clean):
+def test_clean_error_is_one_line(err, clean):
     assert command_runner.Outcome(2, "", err).clean is clean

@@ -11,7 +11,7 @@ from clearformer.selftest import distributed_runs
 from clearformer.selftest.processes import Missed
 
 
-def test_f32_g13_success_is_success(tmp_path):
+def test_f32_g13_successful_run_exits_with_zero(tmp_path):
     told = distributed_runs.clean_exit(tmp_path, count=1)
     assert told == "1 of 1 runs of 2 processes exited with 0, and listened on loopback only"
 
@@ -28,13 +28,13 @@ class Ended:
         return self.returncode
 
 
-def test_a_run_that_fails_is_missed(tmp_path, monkeypatch):
+def test_failed_run_fails_goal(tmp_path, monkeypatch):
     monkeypatch.setattr(distributed_runs, "_launch", lambda *words: Ended(1))
     with pytest.raises(Missed, match="ddp: run 0 ended with exit code 1"):
         distributed_runs.clean_exit(tmp_path, count=1)
 
 
-def test_a_run_that_listens_to_the_network_is_missed(tmp_path, monkeypatch):
+def test_run_listening_on_network_fails_goal(tmp_path, monkeypatch):
     monkeypatch.setattr(distributed_runs, "_launch", lambda *words: Ended(None))
     monkeypatch.setattr(
         distributed_runs, "listening", lambda pid: [ipaddress.ip_address("0.0.0.0")]
@@ -45,7 +45,7 @@ def test_a_run_that_listens_to_the_network_is_missed(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
-def test_sockets_that_listen_are_found(address):
+def test_listening_finds_sockets(address):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         server = socket.create_server((address, 0), family=family)

@@ -1,4 +1,4 @@
-"""G10, with an application of our own: what it lets pass, and what it does not."""
+"""G10 with a test application: requests that pass, and requests that are rejected."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def application(checks_origin):
 
 
 @pytest.mark.parametrize("checks", [True, False])
-def test_g10_every_route_is_asked(tmp_path, checks):
+def test_g10_checks_every_route(tmp_path, checks):
     if checks:
         asked = explorer.routes(tmp_path, lambda place: application(checks))
         assert asked == "5 routes, 26 foreign requests, all refused"
@@ -31,7 +31,7 @@ def test_g10_every_route_is_asked(tmp_path, checks):
             explorer.routes(tmp_path, lambda place: application(checks))
 
 
-def test_g10_the_explorer_lets_nobody_in(tmp_path):
+def test_g10_explorer_rejects_foreign_requests(tmp_path):
     said = explorer.routes(tmp_path)
     assert said.endswith("foreign requests, all refused")
     assert int(said.split()[0]) > 20

@@ -8,21 +8,21 @@ def reached(goal):
     assert result.outcome == "reached", result.found
 
 
-def test_f1_g1_a_killed_run_is_the_same_run():
+def test_f1_g1_killed_run_resumes_identically():
     reached("G1")
 
 
-def test_f12_g3_stops_around_an_epoch_change_nothing():
+def test_f12_g3_stops_around_an_epoch_do_not_change_run():
     reached("G3")
 
 
-def test_f27_g4_a_signal_saves_and_leaves_with_its_code():
+def test_f27_g4_signal_saves_and_sets_exit_code():
     reached("G4")
 
 
-def test_f4_g6_a_full_disk_leaves_the_old_checkpoint():
+def test_f4_g6_full_disk_keeps_old_checkpoint():
     reached("G6")
 
 
-def test_g14_no_number_stops_a_run():
+def test_g14_nan_stops_run():
     reached("G14")

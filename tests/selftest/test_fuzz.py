@@ -20,13 +20,13 @@ COUNTS = {
 
 @pytest.mark.parametrize("kind", fuzz.KINDS)
 @pytest.mark.filterwarnings("default")
-def test_f45_g7_damaged_files_are_refused_or_work(tmp_path, kind):
+def test_f45_g7_damaged_files_are_rejected_or_work(tmp_path, kind):
     attempts = fuzz.KINDS[kind](tmp_path, random.Random(11).randrange)
     refused = [fuzz._refused(kind, each) for _, each in zip(range(COUNTS[kind]), attempts)]  # noqa: B905
     assert sum(refused) > COUNTS[kind] // 4
 
 
-def test_g7_anything_but_a_sentence_is_a_miss():
+def test_g7_fails_on_other_exceptions_and_multiline_errors():
     def broken():
         raise KeyError("x")
 
@@ -40,7 +40,7 @@ def test_g7_anything_but_a_sentence_is_a_miss():
         fuzz._refused("x", two_lines)
 
 
-def test_g7_folders_that_flags_name_are_below_the_temporary_folder(tmp_path, monkeypatch):
+def test_g7_commands_run_inside_temporary_folder(tmp_path, monkeypatch):
     where = []
 
     def noted(words):

@@ -1,4 +1,4 @@
-"""Goals by name, and what becomes of a check that breaks."""
+"""Selftest goals by name, and the outcome of a failing check."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from clearformer.selftest import goals
 from clearformer.selftest.processes import Missed, Skipped
 
 
-def test_goals_are_numbered_and_dosed():
+def test_goals_are_numbered_with_three_counts():
     assert list(goals.GOALS) == [f"G{n}" for n in range(1, 21)]
     assert all(len(goal.counts) == 3 for goal in goals.GOALS.values())
 
 
-def test_chosen():
+def test_chosen_parses_goal_names():
     assert goals.chosen("g5, G1") == ["G5", "G1"]
     assert goals.chosen(None) == list(goals.GOALS)
     with pytest.raises(ValueError, match="there is no goal 'G77': did you mean"):
@@ -27,7 +27,7 @@ def test_chosen():
         (KeyError("x"), "missed", "KeyError: 'x'"),
     ],
 )
-def test_outcomes(monkeypatch, problem, outcome, found):
+def test_attempt_outcomes(monkeypatch, problem, outcome, found):
     def check(place):
         assert place.is_dir()
         if problem is not None:

@@ -6,7 +6,7 @@ from clearformer.selftest import numerics
 from clearformer.selftest.processes import Missed
 
 
-def test_f18_g11_cuts_do_not_change_a_gradient(tmp_path):
+def test_f18_g11_accumulation_does_not_change_gradients(tmp_path):
     assert "accumulation 2/8" in numerics.gradients(tmp_path, cuts=(2, 8))
 
 
@@ -22,9 +22,9 @@ def test_g11_fails_with_a_mean_of_means(tmp_path, monkeypatch):
         numerics.gradients(tmp_path, cuts=(8,))
 
 
-def test_g17_attention_grows_with_the_length(tmp_path):
+def test_g17_attention_memory_is_linear_in_length(tmp_path):
     assert "times" in numerics.memory(tmp_path, length=1024)
 
 
-def test_g19_this_device_is_near_float64(tmp_path):
+def test_g19_device_is_close_to_float64(tmp_path):
     assert "of float64" in numerics.float32(tmp_path, models=("gpt2",))

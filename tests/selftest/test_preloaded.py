@@ -1,10 +1,10 @@
-"""What is imported before a command is forked."""
+"""Modules imported before a command is forked."""
 
 import sys
 
 from clearformer.selftest import preloaded, processes
 
 
-def test_the_heavy_parts_are_there():
+def test_heavy_modules_are_preloaded():
     assert preloaded.__name__ in processes.MODULES
     assert {"torch", "clearformer.runs.run", "clearformer.explore.figures"} <= set(sys.modules)

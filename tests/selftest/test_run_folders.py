@@ -6,12 +6,12 @@ from clearformer.selftest import run_folders
 from clearformer.selftest.processes import Missed
 
 
-def test_g20_links_in_a_run_folder_destroy_nothing(tmp_path):
+def test_g20_links_in_run_folder_are_not_followed(tmp_path):
     said = run_folders.links(tmp_path, names=run_folders.FILES[:1])
     assert said == "2 links in place of 1 files: nothing elsewhere changed"
 
 
-def test_g20_fails_where_a_link_is_followed(tmp_path, monkeypatch):
+def test_g20_fails_if_link_is_followed(tmp_path, monkeypatch):
     class Trusting:
         def __init__(self, place, steps):
             self.place = place

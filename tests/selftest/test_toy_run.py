@@ -1,4 +1,4 @@
-"""The toy run: what counts as the same, and what as lost."""
+"""The toy run: comparison of runs."""
 
 import shutil
 
@@ -8,7 +8,7 @@ from clearformer.selftest import command_runner, toy_run
 from clearformer.selftest.processes import Missed
 
 
-def test_one_changed_bit_is_another_run(tmp_path, monkeypatch):
+def test_require_same_detects_one_changed_bit(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = toy_run.ToyRun(tmp_path, 2)
     assert command_runner.run(run.arguments(tmp_path / "one")).code == 0

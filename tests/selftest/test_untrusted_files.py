@@ -6,7 +6,7 @@ from clearformer.selftest import untrusted_files
 from clearformer.selftest.processes import Missed
 
 
-def test_g8_fails_where_a_payload_runs(tmp_path, monkeypatch):
+def test_g8_fails_if_payload_runs(tmp_path, monkeypatch):
     def trusting(path):
         (path.parents[1] / "marker").touch()
 

@@ -1,4 +1,4 @@
-"""The documents and the code hold together: equations, file tree, reading order, errata."""
+"""Documents agree with the code: equations, file tree, reading order, errata."""
 
 import re
 import subprocess
@@ -32,11 +32,11 @@ def defined():
     return {int(number) for number in re.findall(r"\*\*eq\. (\d+)\*\*", text)}
 
 
-def test_every_equation_that_code_cites_is_defined():
+def test_every_cited_equation_is_defined():
     assert cited() - defined() == set()
 
 
-def test_every_equation_is_some_code():
+def test_every_equation_is_cited_by_code():
     assert defined() - cited() == set()
 
 
@@ -79,8 +79,8 @@ def readme_tree():
     return paths
 
 
-def test_the_readme_lists_every_room():
-    """One line for each package; of the modules beside them, those that a user meets."""
+def test_readme_lists_every_package():
+    """One line for each package, and for the modules of the public API."""
     inside = [
         path.removeprefix("src/clearformer/").split("/")
         for path in tracked_files()
@@ -92,7 +92,7 @@ def test_the_readme_lists_every_room():
     assert {path for path in listed if path.endswith("/")} - {""} == rooms
 
 
-def test_the_readme_is_one_screen_of_each_thing():
+def test_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
@@ -127,12 +127,12 @@ def test_core_files_state_their_axes_and_stay_short(path):
         assert "\nAxes: " in text
 
 
-def test_no_room_for_leftovers():
+def test_no_catch_all_modules():
     forbidden = {"utils.py", "common.py", "helpers.py", "misc.py"}
     assert not {path.name for path in SOURCE.rglob("*.py")} & forbidden
 
 
-def test_nothing_can_run_code_from_a_file():
+def test_no_unsafe_deserialization():
     text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
     for word in ("import pickle", "torch.save(", "weights_only=False", 'eval("'):
         assert word not in text

@@ -1,4 +1,4 @@
-"""Parts of one's own, from outside the package: the code of docs/extending.md, executed."""
+"""Custom parts from outside the package: the code of docs/extending.md, executed."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def logits(text):
     return json.loads(line.removeprefix("logits "))
 
 
-def test_a_config_names_the_classes_and_their_numbers(folder):
+def test_config_contains_custom_classes_and_values(folder):
     (config,) = {path.read_text() for path in folder.glob("run/config.json")}
     model = json.loads(config)["model"]
     assert model["patterns"][0]["second"] == {"kind": "Dilated", "near": 3, "step": 4}
@@ -50,7 +50,7 @@ def test_a_config_names_the_classes_and_their_numbers(folder):
     assert model["norm"] == {"kind": "Unscaled", "epsilon": 1e-6}
 
 
-def test_another_process_opens_the_run_and_computes_the_same(folder):
+def test_other_process_opens_run_with_same_logits(folder):
     (folder / "again.py").write_text(FILES["open_mine.py"] + LOGITS)
     outcome = python(folder, "again.py")
     assert outcome.returncode == 0, outcome.stderr
@@ -59,7 +59,7 @@ def test_another_process_opens_the_run_and_computes_the_same(folder):
     assert logits(outcome.stdout) == logits((folder / "trained.txt").read_text())
 
 
-def test_without_the_import_the_run_is_refused_with_advice(folder):
+def test_rejects_run_without_import_with_advice(folder):
     outcome = python(folder, "-c", FILES["open_mine.py"].replace("import mine", "import sys"))
     assert outcome.returncode != 0
     (sentence,) = re.findall(r"^```text\n(.*)\n```$", PAGE, re.M)

@@ -7,6 +7,7 @@ block after `<!-- not run: why -->`, and of pages outside the guide, only the fl
 import contextlib
 import functools
 import io
+import json
 import random
 import re
 import shlex
@@ -89,13 +90,21 @@ def folder(tmp_path, monkeypatch):
     kinds = [("lovely", "good"), ("dull", "bad")] * 20
     rows = [f"a {word} film {row},{label}" for row, (word, label) in enumerate(kinds)]
     Path("reviews.csv").write_text("\n".join(["review,verdict", *rows]))
+    pairs = [f"it rains {row},the street is {wet},{wet}" for row, (wet, _) in enumerate(kinds)]
+    Path("pairs.csv").write_text("\n".join(["premise,hypothesis,label", *pairs]))
+    names = [f"Mary B-PER\nlives O\nin O\nRome{row} B-LOC\n" for row in range(20)]
+    Path("names.conll").write_text("\n".join(names))
+    asked = [
+        {"question": "Who?", "context": f"The king {row}", "answer": "king"} for row in range(20)
+    ]
+    Path("questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
     threads = torch.get_num_threads()
     yield tmp_path
     torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_in_their_order(page, folder):
+def test_guide_page_runs_in_order(page, folder):
     names = {}
     for is_run, language, text in blocks(page):
         if is_run and language == "python":

@@ -1,4 +1,4 @@
-"""Values answer for themselves: few places ask for the class of a head, a model or a cache."""
+"""Few places ask for the class of a head, a model or a cache."""
 
 import ast
 from pathlib import Path
@@ -41,7 +41,7 @@ def questions(tree):
             yield node.lineno
 
 
-def test_few_places_ask_for_a_class():
+def test_class_checks_are_rare():
     found = [
         f"{path.relative_to(SOURCE)}:{line}"
         for path in sorted(SOURCE.rglob("*.py"))
@@ -61,9 +61,9 @@ def test_few_places_ask_for_a_class():
         "match config:\n    case c.Seq2SeqConfig():\n        pass",
     ],
 )
-def test_every_way_to_ask_is_counted(code):
+def test_every_form_of_class_check_is_counted(code):
     assert list(questions(ast.parse(code)))
 
 
-def test_other_classes_are_not_counted():
+def test_checks_of_other_classes_are_not_counted():
     assert not list(questions(ast.parse("isinstance(x, str)\ntype(x) is int\nfoo(Classifier)")))

@@ -1,4 +1,4 @@
-"""What is published: version, licences, tested versions of every dependency."""
+"""Packaging: version, licences, and pinned versions of every dependency."""
 
 import re
 import tomllib
@@ -19,12 +19,12 @@ def number(version):
     return tuple(map(int, version.split(".")))
 
 
-def test_the_sections_of_a_changelog():
+def test_released_versions_of_changelog():
     text = "# Changelog\n\n## Unreleased\n\n- a\n\n## 0.2.0, 2026-11-18\n\n## 0.1.0\n"
     assert released(text) == ["0.2.0", "0.1.0"]
 
 
-def test_the_version_follows_the_changelog():
+def test_version_matches_changelog():
     text = (ROOT / "CHANGELOG.md").read_text()
     versions = released(text)
     assert versions == sorted(versions, key=number, reverse=True)
@@ -34,7 +34,7 @@ def test_the_version_follows_the_changelog():
         assert versions[0] == __version__
 
 
-def test_the_citation_names_this_version():
+def test_citation_has_current_version():
     cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited[1] == __version__
 

@@ -1,4 +1,4 @@
-"""Core has one reading order: its files, its contract, the README and the docs agree."""
+"""Core's reading order: its files, import contract, README and docs agree."""
 
 import re
 import tomllib
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "src/clearformer/core"
 
 
-def test_the_order_names_every_file_once():
+def test_reading_order_lists_every_file_once():
     assert sorted(READING_ORDER) == sorted(p.stem for p in CORE.glob("*.py") if p.stem[0] != "_")
     assert ", ".join(READING_ORDER) in " ".join(core.__doc__.split())
 
 
-def test_the_contract_has_the_same_order():
+def test_import_contract_has_same_order():
     """A layer imports layers below it: the last file to read is the highest."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
@@ -24,7 +24,7 @@ def test_the_contract_has_the_same_order():
     assert layers == [f"clearformer.core.{name}" for name in reversed(READING_ORDER)]
 
 
-def test_documents_state_the_same_order():
+def test_documents_have_same_order():
     """Wherever one is given: `basic patterns masks ...`, or from its first file to its last."""
     order, ends = " ".join(READING_ORDER), (READING_ORDER[0], READING_ORDER[-1])
     stated = {}

@@ -1,4 +1,4 @@
-"""The documentation site: its generated pages, and that every page can be reached."""
+"""The documentation site: generated pages, and that every page can be reached."""
 
 import importlib.util
 import re
@@ -17,7 +17,7 @@ def extension(name):
     return module
 
 
-def test_the_reference_has_every_package_but_the_internal_ones():
+def test_api_reference_has_every_public_package():
     api = extension("api_reference")
     packages = {path.parent.name for path in api.SOURCE.glob("*/__init__.py")}
     named = {name.removeprefix("clearformer.") for name in api.pages()}
@@ -33,7 +33,7 @@ def test_core_is_documented_in_reading_order():
     assert sorted(order, key=names.index) == order
 
 
-def test_a_package_without_an_order_is_sorted(tmp_path):
+def test_package_without_reading_order_is_sorted(tmp_path):
     api = extension("api_reference")
     for name in ("b", "a", "c", "_hidden"):
         (tmp_path / f"{name}.py").write_text("")
@@ -62,13 +62,13 @@ def test_a_package_without_an_order_is_sorted(tmp_path):
         ),
     ],
 )
-def test_docstrings_are_shown_as_written(plain, markup):
+def test_docstrings_are_escaped(plain, markup):
     lines = plain.split("\n")
     extension("api_reference").escape_docstring(None, "function", "f", None, None, lines)
     assert lines == markup
 
 
-def test_the_command_reference_has_every_command():
+def test_command_reference_has_every_command():
     from clearformer.cli.main import VERBS
 
     reference = extension("command_reference")
@@ -81,7 +81,7 @@ def test_the_command_reference_has_every_command():
 
 
 def test_every_page_is_in_a_table_of_contents():
-    """Sphinx says so too, but only where it is installed."""
+    """Sphinx checks this too, but only where it is installed."""
     pages = [
         DOCS / "index.md",
         *DOCS.glob("*/index.md"),

@@ -1,4 +1,4 @@
-"""Limits on the size of the source: short functions, a small core, nothing written twice."""
+"""Size limits of the source: short functions, a small core, no duplicated code."""
 
 import ast
 import re
@@ -18,8 +18,8 @@ def modules():
     return sorted(SOURCE.rglob("*.py"))
 
 
-def test_no_function_is_longer_than_a_screen():
-    """Its docstring apart: parameters are documented one by one."""
+def test_functions_have_at_most_60_lines():
+    """Without the docstring, which documents every parameter."""
     long = {}
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -32,13 +32,13 @@ def test_no_function_is_longer_than_a_screen():
     assert not long
 
 
-def test_core_can_be_read_in_an_afternoon():
+def test_core_size_is_limited():
     files = [path.read_text().splitlines() for path in SOURCE.glob("core/*.py")]
     assert sum(map(len, files)) <= CORE_LINES
     assert len(files) - 1 in CORE_FILES, "__init__.py, which states the reading order, apart"
 
 
-def test_no_twelve_lines_are_written_twice():
+def test_no_duplicated_blocks_of_twelve_lines():
     places = defaultdict(list)
     for path in modules():
         lines = [
@@ -52,6 +52,6 @@ def test_no_twelve_lines_are_written_twice():
     assert not [where for where in places.values() if len(where) > 1]
 
 
-def test_types_are_rarely_ignored():
+def test_type_ignores_are_limited():
     found = [path for path in modules() for _ in re.findall("type: ignore", path.read_text())]
     assert len(found) <= TYPE_IGNORES

@@ -1,4 +1,4 @@
-"""Nothing writes to a terminal but the places that escape what they write."""
+"""Only modules that escape their output write to the terminal."""
 
 import ast
 from pathlib import Path
@@ -38,7 +38,7 @@ def writes(source):
     return found
 
 
-def test_no_other_file_writes():
+def test_only_listed_files_write_to_terminal():
     sources = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILES}
     found = {file: writes(source) for file, source in sources.items()}
     assert {file for file, lines in found.items() if lines} == WRITERS | PLAIN, found
@@ -57,5 +57,5 @@ def test_no_other_file_writes():
         "import rich",
     ],
 )
-def test_a_way_past_it_is_found(source):
+def test_every_form_of_writing_is_found(source):
     assert writes(source)

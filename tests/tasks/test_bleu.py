@@ -1,4 +1,4 @@
-"""BLEU and chrF are sacrebleu's own, with their signatures."""
+"""BLEU and chrF equal sacrebleu's, with its signatures."""
 
 import builtins
 
@@ -11,7 +11,7 @@ GIVEN = ["a man rides a brown horse .", "two dogs run", "a cat"]
 WANTED = ["a man is riding a brown horse .", "two dogs run", "the cat sleeps"]
 
 
-def test_the_figures_are_those_of_sacrebleu():
+def test_matches_sacrebleu():
     found = overlap(GIVEN, WANTED)
     assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(GIVEN, [WANTED]).score)
     assert found.chrf == pytest.approx(sacrebleu.corpus_chrf(GIVEN, [WANTED]).score)
@@ -21,7 +21,7 @@ def test_the_figures_are_those_of_sacrebleu():
     assert f"version:{sacrebleu.__version__}" in found.chrf_signature
 
 
-def test_without_the_package_a_sentence_says_so(monkeypatch):
+def test_missing_sacrebleu_is_reported(monkeypatch):
     real = builtins.__import__
 
     def without(name, *rest):

@@ -1,4 +1,4 @@
-"""Classification: batches, metrics and reports, and texts with their classes."""
+"""Classification task: batches, metrics, reports and predictions."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,8 @@ from clearformer.core.model import Batch
 from clearformer.data import DataFolders
 from clearformer.families import classifier, generator
 from clearformer.tasks import registry
-from clearformer.tasks.classification import classify, predict, report
+from clearformer.tasks.class_report import report
+from clearformer.tasks.classification import classify, predict
 
 TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 
@@ -44,7 +45,7 @@ def test_labels_set_classes_and_names(labels):
     assert any("longer than 16 tokens" in note for note in labels.notes)
 
 
-def test_accuracy_is_the_share_of_right_answers(labels):
+def test_accuracy_matches_predictions(labels):
     model = build(labels.config.model)
     found = predict(model, labels.validation, labels.config)
     sums = found.sum(1)
@@ -56,7 +57,7 @@ def test_accuracy_is_the_share_of_right_answers(labels):
     assert labels.evaluate(model).figures["accuracy"] == pytest.approx(sum(right) / len(right))
 
 
-def test_evaluating_leaves_the_model_as_it_was(labels):
+def test_evaluation_keeps_training_mode_and_rng(labels):
     model = build(labels.config.model).train()
     state = torch.get_rng_state()
     labels.evaluate(model)
@@ -64,7 +65,7 @@ def test_evaluating_leaves_the_model_as_it_was(labels):
     assert torch.get_rng_state().equal(state)
 
 
-def test_batches_are_what_the_model_takes(labels):
+def test_model_accepts_batches(labels):
     batch = labels.batch(1)
     assert isinstance(batch, Batch)
     sums, counts = build(labels.config.model).loss(batch)
@@ -72,7 +73,7 @@ def test_batches_are_what_the_model_takes(labels):
     assert torch.isfinite(sums).all()
 
 
-def test_the_mean_length_is_that_of_batches_and_not_of_texts(tmp_path, places):
+def test_typical_length_is_that_of_padded_batches(tmp_path, places):
     path = tmp_path / "a.csv"
     data = DataConfig(source=str(path), tokenizer="words", vocabulary=50, validation_fraction=0.2)
     config = RunConfig(model=replace(small(classifier()), length=64), data=data, train=TRAIN)
@@ -83,7 +84,7 @@ def test_the_mean_length_is_that_of_batches_and_not_of_texts(tmp_path, places):
         assert registry.task_of(config.model).typical_length(config, places) == length
 
 
-def test_a_report_counts_right():
+def test_report_metrics_match_hand_computation():
     guesses = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
     found = report(guesses, torch.tensor([0, 1, 1, 1]), ("no", "yes"))
     assert found.accuracy == 0.75
@@ -96,7 +97,7 @@ def test_a_report_counts_right():
     assert found.loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_calibration_is_the_gap_of_confidence_and_accuracy():
+def test_calibration_error_matches_hand_computation():
     sure = torch.tensor([[0.75, 0.25]] * 4)
     assert report(sure, torch.tensor([0, 0, 0, 1]), ("a", "b")).calibration == pytest.approx(0.0)
     assert report(sure, torch.tensor([1, 1, 1, 1]), ("a", "b")).calibration == pytest.approx(0.75)
@@ -105,7 +106,7 @@ def test_calibration_is_the_gap_of_confidence_and_accuracy():
     assert found == pytest.approx((0.05 + 0.55) / 2, abs=1e-6)
 
 
-def test_each_text_gets_a_class_with_its_probabilities(labels):
+def test_classify_returns_label_and_probabilities(labels):
     model, long = build(labels.config.model), "good " * 40
     found = classify(model, labels.config, labels.tokenizer, ("good", "bad", long))
     assert [each.text for each in found] == ["good", "bad", long]
@@ -113,10 +114,11 @@ def test_each_text_gets_a_class_with_its_probabilities(labels):
     for each in found:
         assert sum(each.probabilities.values()) == pytest.approx(1.0)
         assert each.probabilities[each.label] == max(each.probabilities.values())
-        assert tuple(each.row()["probabilities"]) == ("no", "yes")
+        assert tuple(each.prediction.probabilities) == ("no", "yes")
+        assert each.prediction.predicted == each.label
 
 
-def test_only_a_trained_classifier_classifies(labels):
+def test_classify_rejects_other_models(labels):
     config = replace(labels.config, model=generator())
     with pytest.raises(ValueError, match="it is a generator: it can generate and embed, not clas"):
         classify(None, config, None, ("a",), name="it")

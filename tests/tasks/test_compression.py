@@ -1,4 +1,4 @@
-"""Compression of a text, computed by hand once."""
+"""Compression metrics of a text, against hand computation."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ from clearformer.tasks.compression import Compression, compress_segments
 from clearformer.text import Bytes
 
 
-def test_compression_in_bits():
+def test_bits_per_byte_and_character_match_hand_computation():
     nats = 100 * math.log(2)
     found = Compression(
         nats=nats,
@@ -37,7 +37,7 @@ def test_compression_in_bits():
     assert "at least 4 others" in found.protocol
 
 
-def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
+def test_batch_size_does_not_change_result(monkeypatch, tmp_path):
     from dataclasses import replace
 
     from clearformer import data
@@ -67,8 +67,8 @@ def test_few_windows_at_a_time_are_the_same_text(monkeypatch, tmp_path):
     assert parts.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-6)
 
 
-def test_bits_of_a_text_that_the_tokenizer_changed_are_named(tmp_path):
-    """A word that is unknown is cheap to predict: its bytes are no achievement."""
+def test_lossy_tokenizer_is_reported(tmp_path):
+    """An unknown word is easy to predict, so its bytes must not count."""
     from clearformer import data
     from clearformer.data.texts import in_memory
     from clearformer.families import generator
@@ -99,7 +99,7 @@ def remembering(tmp_path, scrambled):
     return scrambled(build(config)), config, prepare(open_text(str(path)), Bytes(), tmp_path)
 
 
-def test_segments_with_a_memory_of_everything_are_the_whole_text(remembering):
+def test_segments_with_full_memory_equal_whole_text(remembering):
     model, config, tokens = remembering
     ids = torch.from_numpy(tokens.read(0, len(tokens)))[None]
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_segments_with_a_memory_of_everything_are_the_whole_text(remembering):
     assert short.nats != pytest.approx(whole, rel=1e-5)
 
 
-def test_streams_with_enough_read_before_them_are_one(remembering):
+def test_parallel_streams_with_context_equal_single_stream(remembering):
     """Two layers with a memory of 6 and segments of 8 see 26 tokens before a segment at most."""
     model, config, tokens = remembering
     one = compress_segments(model, config, tokens, Bytes(), streams=1, memory=40)

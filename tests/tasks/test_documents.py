@@ -1,4 +1,4 @@
-"""Documents of texts, tables and labelled corpora."""
+"""Documents from texts, tables and labelled corpora."""
 
 from clearformer import data
 from clearformer.config import DataConfig
@@ -6,7 +6,7 @@ from clearformer.data import DataFolders
 from clearformer.tasks.documents import documents
 
 
-def test_documents_of_tables_and_of_labelled_corpora(tmp_path, monkeypatch):
+def test_documents_from_tables_and_labelled_corpora(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("review\n" + "".join(f"film {i}. good\n" for i in range(50)))
     config = DataConfig(
         source=str(tmp_path / "a.csv"), text_column="review", validation_fraction=0.2

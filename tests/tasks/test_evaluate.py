@@ -1,4 +1,4 @@
-"""One call evaluates any model: the report is that of its task."""
+"""evaluate() on any model: the report of its task."""
 
 import math
 from dataclasses import replace
@@ -24,7 +24,7 @@ def evaluated(config, places, **options):
     return found, task, model
 
 
-def test_a_generator_is_measured_in_bits(tmp_path):
+def test_evaluate_generator_reports_bits_per_byte(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {i} of the text\n" for i in range(300)))
     model = replace(generator(), **SMALL)
@@ -38,7 +38,7 @@ def test_a_generator_is_measured_in_bits(tmp_path):
     assert "; held back by the run, of " in lines[-1]
 
 
-def test_a_classifier_is_measured_by_its_right_answers(tmp_path):
+def test_evaluate_classifier_reports_accuracy(tmp_path):
     path = tmp_path / "a.csv"
     rows = [f"good {i} film,yes\nbad {i} film,no\n" for i in range(40)]
     path.write_text("text,label\n" + "".join(rows))
@@ -53,7 +53,7 @@ def test_a_classifier_is_measured_by_its_right_answers(tmp_path):
     assert "training part of " in whole.protocol
 
 
-def test_a_translator_is_measured_by_its_translations(tmp_path):
+def test_evaluate_translator_reports_bleu_and_chrf(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{a}{b}\t{b}{a}\n" for a in "abcdefgh" for b in "abcdefgh"))
     model = replace(original("tiny"), decoder_layers=1, **SMALL)

@@ -1,4 +1,4 @@
-"""A vector for each text, the real all-MiniLM-L6-v2 included."""
+"""Text embeddings, including the real all-MiniLM-L6-v2."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def model(small, scrambled):
 TEXTS = ("a text", "b", "something longer", "a text")
 
 
-def test_vectors_in_the_order_of_the_texts_whatever_the_batch(model):
+def test_embeddings_do_not_depend_on_batch_size(model):
     whole = embed(model, Bytes(), TEXTS, length=12, batch=32).vectors
     single = embed(model, Bytes(), TEXTS, length=12, batch=1).vectors
     torch.testing.assert_close(whole, single)
@@ -29,7 +29,7 @@ def test_vectors_in_the_order_of_the_texts_whatever_the_batch(model):
     torch.testing.assert_close(whole[1], expected)
 
 
-def test_pools_and_lengths(model):
+def test_pooling_and_truncation(model):
     plain = embed(model, Bytes(), TEXTS, length=12, pool="first", normalize=False).vectors
     tokens = torch.tensor([list(b"a text")])
     torch.testing.assert_close(plain[0], model.hidden(tokens)[0, 0])
@@ -38,13 +38,13 @@ def test_pools_and_lengths(model):
     torch.testing.assert_close(cut[0], cut[1])
 
 
-def test_a_model_in_training_goes_on_training(model):
+def test_restores_training_mode(model):
     model.train()
     embed(model, Bytes(), TEXTS, length=12)
     assert model.training
 
 
-def test_nothing_cannot_be_embedded(model):
+def test_rejects_empty_text(model):
     with pytest.raises(ValueError, match="text 2 is empty, so there is nothing to embed"):
         embed(model, Bytes(), ("a", ""), length=12)
 
@@ -70,7 +70,7 @@ SENTENCES = (
 )
 
 
-def test_minilm_gives_the_references_hidden_states(minilm):
+def test_minilm_hidden_states_match_transformers(minilm):
     transformers = pytest.importorskip("transformers")
     found = import_checkpoint(minilm)
     ours = found.model()
@@ -93,7 +93,7 @@ def test_minilm_gives_the_references_hidden_states(minilm):
     torch.testing.assert_close(given, F.normalize(mean, dim=-1), atol=1e-5, rtol=1e-5)
 
 
-def test_minilm_finds_the_sentence_that_means_the_same(minilm):
+def test_minilm_pairs_sentences_of_same_meaning(minilm):
     found = import_checkpoint(minilm)
     vectors = embed(found.model(), found.tokenizer, SENTENCES, length=found.config.length).vectors
     likeness = (vectors @ vectors.T).fill_diagonal_(-1.0)

@@ -1,4 +1,4 @@
-"""Hidden tokens and next sentences as a task: its figures by hand, and a run that survives."""
+"""Masked-token and next-sentence task: metrics against hand computation, and resumable runs."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def load(config, tmp_path):
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
-def test_batches_are_what_the_model_takes(source, tmp_path, size):
+def test_model_accepts_batches(source, tmp_path, size):
     task = load(config_of(source, size), tmp_path)
     batch = task.batch(0)
     model = build(task.config.model)
@@ -73,7 +73,7 @@ def test_batches_are_what_the_model_takes(source, tmp_path, size):
     assert (sums / counts).sum().item() == pytest.approx(task.chance(), rel=0.05)
 
 
-def test_figures_are_those_of_the_logits(source, tmp_path):
+def test_metrics_match_hand_computation(source, tmp_path):
     task = load(config_of(source), tmp_path)
     model = build(task.config.model, seed=3)
     found = task.evaluate(model).figures
@@ -105,7 +105,7 @@ def test_figures_are_those_of_the_logits(source, tmp_path):
     assert found == task.evaluate(model).figures  # the same places, every time
 
 
-def test_whole_words_reach_the_batches(source, tmp_path):
+def test_whole_word_masking_in_batches(source, tmp_path):
     config = config_of(source)
     masking = Masking(unit="words", rate=0.3)
     config = replace(config, data=replace(config.data, masking=masking, vocabulary=64))
@@ -116,14 +116,14 @@ def test_whole_words_reach_the_batches(source, tmp_path):
         batch = task.batches.batch(step)
         hidden = batch.targets != IGNORE
         original = np.where(hidden, batch.targets, batch.tokens)
-        # Not where a part begins in the middle of a word: what it goes on with is not there.
+        # Except where a part begins in the middle of a word, whose start is missing.
         inside = continues[original[:, 1:]] & batch.attention_mask[:, 1:] & (original[:, :-1] > 4)
         checked += inside.sum()
         assert np.array_equal(hidden[:, 1:][inside], hidden[:, :-1][inside])
     assert checked
 
 
-def test_guessing_by_frequency_is_counted(tmp_path):
+def test_by_frequency_matches_hand_computation(tmp_path):
     def documents(ids):
         return data.Documents(np.array(ids), np.array([0, len(ids)]), np.array([0, 1]))
 
@@ -155,7 +155,7 @@ def start(config, folder, **more):
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-masked"])
-def test_a_run_learns_and_a_continued_one_is_the_run(source, tmp_path, size):
+def test_run_improves_and_resumed_run_equals_uninterrupted(source, tmp_path, size):
     config = config_of(source, size)
     whole, part = tmp_path / "whole", tmp_path / "part"
     events = list(start(config, whole).events())
@@ -184,7 +184,7 @@ for event in run.events():
 """
 
 
-def test_a_killed_run_goes_on_bit_for_bit(source, tmp_path):
+def test_killed_run_resumes_bitwise(source, tmp_path):
     config = config_of(source, accumulation_steps=2)
     whole, killed, settings = tmp_path / "whole", tmp_path / "killed", tmp_path / "run.json"
     list(start(config, whole).events())
@@ -197,7 +197,7 @@ def test_a_killed_run_goes_on_bit_for_bit(source, tmp_path):
     same_run(killed, whole)
 
 
-def test_accumulation_changes_nothing_but_rounding(source, tmp_path):
+def test_accumulation_changes_only_rounding(source, tmp_path):
     def losses(accumulate):
         config = config_of(source, steps=4, accumulation_steps=accumulate)
         quiet = replace(config.model, dropout=replace(config.model.dropout, embedding=0.0,

@@ -32,7 +32,7 @@ def stream(tmp_path, places):
     return registry.load(RunConfig(model=small(generator()), data=data, train=TRAIN), places)
 
 
-def test_a_stream_sets_the_vocabulary(stream):
+def test_tokenizer_sets_vocabulary(stream):
     assert stream.config.model.vocabulary == stream.tokenizer.size < 40
     batch = stream.batch(3)
     assert batch.tokens.shape == (4, 16)
@@ -40,7 +40,7 @@ def test_a_stream_sets_the_vocabulary(stream):
     assert stream.chance() == pytest.approx(math.log(stream.tokenizer.size))
 
 
-def test_bits_per_byte_is_the_sum_over_every_token_but_the_first(stream):
+def test_bits_per_byte_matches_hand_computation(stream):
     model = build(stream.config.model)
     measured = stream.evaluate(model)
     found = measured.figures
@@ -61,7 +61,7 @@ def test_bits_per_byte_is_the_sum_over_every_token_but_the_first(stream):
     assert found["loss"] == pytest.approx(total / (len(tokens) - 1), rel=1e-5)
 
 
-def test_both_parts_of_a_stream_are_of_one_state_of_its_file(tmp_path, places, monkeypatch):
+def test_rejects_file_changed_between_training_and_validation_part(tmp_path, places, monkeypatch):
     path = tmp_path / "own.txt"
     path.write_text("some words of mine\n" * 100)
 
@@ -75,14 +75,14 @@ def test_both_parts_of_a_stream_are_of_one_state_of_its_file(tmp_path, places, m
         registry.load(run, places)
 
 
-def test_text_that_repeats_itself_is_noted(tmp_path, places):
+def test_repeated_text_is_reported(tmp_path, places):
     path = tmp_path / "b.txt"
     path.write_text("the same line over and over, nothing else at all in this text here\n" * 500)
     config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
     assert "is also in the training text" in registry.load(config, places).notes[0]
 
 
-def test_a_generator_that_reads_a_table_is_told_so(tmp_path):
+def test_training_generator_on_table_is_reported(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\n" + "a fine film,yes\n" * 99)
     config = RunConfig(model=small(generator()), data=DataConfig(source=str(path)), train=TRAIN)
@@ -90,7 +90,7 @@ def test_a_generator_that_reads_a_table_is_told_so(tmp_path):
     assert f"{path} is a table; a generator is trained on the raw file" in notes[0]
 
 
-def test_a_sample_is_a_text(stream):
+def test_sample_is_deterministic_text(stream):
     model = build(stream.config.model)
     assert stream.sample(model)
     assert stream.sample(model) == stream.sample(model)

@@ -1,4 +1,4 @@
-"""What is said of a model's patterns before it is used."""
+"""Checks and notes about the patterns of a model before it is used."""
 
 import re
 
@@ -13,7 +13,7 @@ from clearformer.tasks.pattern_checks import (
 )
 
 
-def test_a_stride_longer_than_the_sequence_is_said_in_words():
+def test_reports_stride_longer_than_sequence():
     assert unlikely_values((Causal() & Strided(stride=64), Causal() & Strided(stride=64)), 64) == []
     assert unlikely_values((Causal() & Strided(stride=65),), 64) == [
         "Causal & Strided(65): 65 is longer than the sequence of 64: a window covers all of "
@@ -21,7 +21,7 @@ def test_a_stride_longer_than_the_sequence_is_said_in_words():
     ]
 
 
-def test_a_pattern_under_which_some_output_sees_nothing_is_refused_by_name():
+def test_rejects_pattern_with_position_without_keys():
     require_visible_keys((Causal(), Causal() & Fixed(stride=4, summary=1)), 64)
     graph = Graph(edges=((0, 0), (1, 0), (3, 3)), nodes=4)
     message = (
@@ -37,14 +37,14 @@ def test_a_pattern_under_which_some_output_sees_nothing_is_refused_by_name():
     require_visible_keys((graph | Local(window=1),), 9)
 
 
-def test_patterns_are_named_as_they_are_written():
+def test_describe_shows_pattern_expression():
     heads = PerHead(patterns=(Local(window=2), Shifted(pattern=Strided(stride=3), by=4)))
     assert describe(Causal() & (heads | Causal())) == (
         "Causal & (PerHead(Local(2), Shifted(Strided(3), 4)) | Causal)"
     )
 
 
-def test_attention_dropout_at_a_long_context_is_said(small):
+def test_reports_memory_of_attention_dropout_at_long_context(small):
     from clearformer.config import Dropout
 
     long = small("gpt2", length=2048, dropout=Dropout(attention=0.1))

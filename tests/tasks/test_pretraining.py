@@ -1,4 +1,4 @@
-"""BERT's pretraining has one more objective than a masked model."""
+"""BERT pretraining has a second objective, next-sentence prediction."""
 
 import math
 from dataclasses import replace
@@ -17,7 +17,7 @@ def small(size):
     return replace(bert(size), length=16, layers=1, width=16, heads=2, hidden=32, vocabulary=50)
 
 
-def test_pairs_of_sentences_are_a_second_objective():
+def test_next_sentence_is_second_objective():
     for size, objectives in (("tiny", 2), ("tiny-masked", 1)):
         model = small(size)
         data, train = recipe(model)
@@ -30,7 +30,7 @@ def test_pairs_of_sentences_are_a_second_objective():
         assert counts[-1] == (4 if objectives == 2 else round(4 * 16 * data.masking.rate - 0.5))
 
 
-def test_guessing_a_pair_costs_one_bit_more():
+def test_chance_loss_includes_next_sentence():
     pretraining, masked = task_of(small("tiny")), task_of(small("tiny-masked"))
     assert pretraining.chance(50) == pytest.approx(masked.chance(50) + math.log(2))
     assert pretraining.metric == masked.metric == "masked_loss"

@@ -1,4 +1,4 @@
-"""Each model has its task, and each task its verbs."""
+"""The task of each model, and the verbs of each task."""
 
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from clearformer.config import (
     Features,
     MultipleChoice,
     NextSentence,
+    PairClassifier,
     RunConfig,
     TokenClassifier,
     TrainConfig,
@@ -35,7 +36,7 @@ def places(tmp_path):
     return DataFolders(cache=tmp_path)
 
 
-def test_every_preset_has_a_task_with_a_metric_for_its_main_verb():
+def test_every_preset_has_task_with_metric():
     for name in presets():
         task = task_of(preset(name))
         assert task.metric == METRICS[task.model.verbs[0]], name
@@ -52,15 +53,13 @@ def test_every_preset_has_a_task_with_a_metric_for_its_main_verb():
         ("original", "embed", "is a translator: it can translate, not embed"),
     ],
 )
-def test_a_verb_that_a_model_does_not_answer_is_refused(name, verb, sentence):
+def test_rejects_unsupported_verb(name, verb, sentence):
     with pytest.raises(ValueError, match=sentence):
         preset(name).require_verb(verb)
 
 
-@pytest.mark.parametrize(
-    "head", [Features(), TokenClassifier(), AnswerSpan(), NextSentence(), MultipleChoice()]
-)
-def test_a_head_without_an_objective_embeds_alone(head, places):
+@pytest.mark.parametrize("head", [Features(), NextSentence(), MultipleChoice()])
+def test_head_without_objective_only_embeds(head, places):
     model = replace(bert(), head=head)
     task = task_of(model)
     assert model.verbs == ("embed",)
@@ -72,7 +71,23 @@ def test_a_head_without_an_objective_embeds_alone(head, places):
         task.evaluation_data(EvaluationRequest(config, None, EvaluationOptions(), places))
 
 
-def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():
+@pytest.mark.parametrize(
+    ("head", "verb", "metric"),
+    [
+        (PairClassifier(), "classify", "accuracy"),
+        (TokenClassifier(), "label", "accuracy"),
+        (AnswerSpan(), "answer", "f1"),
+    ],
+)
+def test_verb_and_metric_follow_head(head, verb, metric):
+    model = replace(bert(), head=head)
+    assert model.verbs == (verb, "embed")
+    assert task_of(model).metric == metric
+    with pytest.raises(ValueError, match=f"is {head.noun}: it can {verb} and embed, not fill"):
+        model.require_verb("fill")
+
+
+def test_classifier_pool_follows_pretraining_head():
     assert generator().head.classifier_pool(causal=True) == "mean"
     assert bert().head.classifier_pool(causal=False) == "pooler"
     assert bert("tiny-masked").head.classifier_pool(causal=False) == "first"
@@ -89,7 +104,7 @@ def test_a_classifier_that_begins_from_a_model_pools_as_it_was_trained():
         (bert(), "python-docs", "but data.masking is None: set it to Masking()"),
     ],
 )
-def test_a_task_that_does_not_fit_is_refused(places, model, source, message):
+def test_rejects_data_that_does_not_fit_task(places, model, source, message):
     config = RunConfig(model=model, data=DataConfig(source=source), train=TRAIN)
     with pytest.raises(ValueError, match=message):
         registry.load(config, places)

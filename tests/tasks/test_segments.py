@@ -1,4 +1,4 @@
-"""Segments of a text that continue from step to step."""
+"""Segment task: segments of a text that continue from step to step."""
 
 from dataclasses import replace
 
@@ -25,27 +25,27 @@ def task(tmp_path):
     return registry.load(config, DataFolders(cache=tmp_path))
 
 
-def test_rows_begin_anew_with_each_epoch_alone(task):
+def test_memory_is_reset_only_at_epoch_start(task):
     assert task.fresh(0)
     assert not task.fresh(1)
     assert task.fresh(task.steps_per_epoch)
     assert not task.same_shape
 
 
-def test_each_micro_batch_has_a_memory_for_each_layer(task):
+def test_memory_per_microbatch_and_layer(task):
     memory = task.memory(3)
     assert [len(part) for part in memory.parts] == [2, 2, 2]
     assert memory.parts[0][0].capacity == 6
 
 
-def test_an_example_remembers_a_whole_memory(task):
+def test_example_includes_full_memory(task):
     batch, caches = registry.task_of(MODEL).example(task.config, 3, (1, 1))
     assert [past.states.shape for past in caches] == [(3, 6, 16)] * 2
     sums, _ = build(task.config.model).loss(batch, caches)
     assert sums.isfinite().all()
 
 
-def test_it_is_evaluated_with_its_memory_and_not_in_windows(task, tmp_path):
+def test_evaluation_uses_memory_and_rejects_stride(task, tmp_path):
     assert "segments of 8 tokens with a memory of 6" in task.evaluate(build(MODEL)).protocol
     options = EvaluationOptions(stride=4)
     places = DataFolders(cache=tmp_path)

@@ -1,4 +1,4 @@
-"""The tokenizer of a run, and the texts and tables that it is trained on."""
+"""Tokenizer, texts and tables of a run."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from clearformer.tasks import sources
         ("words", None, 10**9, None),
     ],
 )
-def test_a_vocabulary_suits_its_text_unless_it_is_chosen(monkeypatch, kind, asked, size, expected):
+def test_default_vocabulary_depends_on_text_size(monkeypatch, kind, asked, size, expected):
     class Learned:
         pass
 
@@ -36,6 +36,6 @@ def test_a_vocabulary_suits_its_text_unless_it_is_chosen(monkeypatch, kind, aske
     assert sources.tokenizer_for(config, lambda: ["a text"], size, tokenizer=found) == (found, ())
 
 
-def test_a_name_close_to_a_corpus_gets_a_hint():
+def test_unknown_source_suggests_similar_corpus():
     with pytest.raises(ValueError, match="did you mean the corpus 'enwik8'"):
         sources.texts(DataConfig(source="enwik"), DataFolders(), 16)

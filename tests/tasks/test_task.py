@@ -1,4 +1,4 @@
-"""Options of an evaluation, and what a task says of a model without data."""
+"""Evaluation options, and what a task knows about a model without data."""
 
 import pytest
 
@@ -18,13 +18,13 @@ from clearformer.tasks.task import EvaluationOptions, rows_at_a_time
         ({"data": "a.txt"}, None, "x"),
     ],
 )
-def test_the_own_part_of_the_data_is_named(options, part, described):
+def test_describe_names_evaluated_part(options, part, described):
     found = EvaluationOptions(**options)
     assert found.own_part == part
     assert found.describe("x") == described
 
 
-def test_batches_of_a_filled_task_have_one_length():
+def test_unpadded_task_has_fixed_length():
     model = gpt2()
     data, train = recipe(model)
     config = RunConfig(model=model, data=data, train=train)

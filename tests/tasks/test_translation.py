@@ -1,4 +1,4 @@
-"""Pairs become batches that a model learns from, and a model becomes figures."""
+"""Translation task: batches from pairs, training, and metrics."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def task(reversing):
     return registry.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
 
 
-def test_the_data_tells_vocabulary_and_start_and_end(task):
+def test_data_sets_vocabulary_and_start_and_end_tokens(task):
     assert isinstance(task, TranslationPairs)
     size = task.tokenizer.size
     assert task.config.model.vocabulary == size + 2
@@ -47,7 +47,7 @@ def test_the_data_tells_vocabulary_and_start_and_end(task):
     assert len(task.validation) == 7
 
 
-def test_batches_are_what_the_model_takes(task):
+def test_model_accepts_batches(task):
     batch = task.batch(0)
     assert isinstance(batch, PairBatch)
     sums, counts = build(task.config.model).loss(batch)
@@ -57,7 +57,7 @@ def test_batches_are_what_the_model_takes(task):
     assert batch.target[:, 1:].equal(batch.targets[:, :-1])
 
 
-def test_how_long_pairs_are_is_told_by_the_data(tmp_path):
+def test_pair_lengths_are_measured_from_data(tmp_path):
     lines = [("a" * (1 + place % 3), "b" * (2 + 4 * (place % 3))) for place in range(60)]
     lines.append(("a" * 50, "b"))  # does not fit, and does not count
     source = tmp_path / "pairs.tsv"
@@ -70,7 +70,7 @@ def test_how_long_pairs_are_is_told_by_the_data(tmp_path):
     assert registry.task_of(MODEL).pair_lengths(config, DataFolders()) == ((4, 11), (3, 7))
 
 
-def test_validation_loss_is_not_smoothed(task):
+def test_validation_loss_has_no_label_smoothing(task):
     model = build(task.config.model).train()
     plain = task.evaluate(model).figures["loss"]
     for head in model.modules():
@@ -92,7 +92,7 @@ def test_validation_loss_is_not_smoothed(task):
     assert loss(model, task.encoded, batch=2) == pytest.approx(plain, rel=1e-4)
 
 
-def test_a_model_learns_to_spell_backwards(reversing):
+def test_model_learns_to_reverse_strings(reversing):
     data = DataConfig(source=reversing, validation=reversing, tokenizer="characters")
     model = replace(MODEL, width=32)
     task = registry.load(RunConfig(model=model, data=data, train=TRAIN), DataFolders())
@@ -109,7 +109,7 @@ def test_a_model_learns_to_spell_backwards(reversing):
     assert " -> " in task.sample(model)
 
 
-def test_own_validation_and_corpora(tmp_path, reversing, monkeypatch):
+def test_validation_file_and_corpus_pairs(tmp_path, reversing, monkeypatch):
     data = DataConfig(source=reversing, validation=reversing, tokenizer="characters")
     task = registry.load(RunConfig(model=MODEL, data=data, train=TRAIN), DataFolders())
     assert any("73 of 73 validation pairs are also training" in n for n in task.notes)
@@ -127,20 +127,20 @@ def test_own_validation_and_corpora(tmp_path, reversing, monkeypatch):
         ({"source": "no.tsv"}, "no.tsv: there is no such file"),
     ],
 )  # fmt: skip
-def test_what_has_no_pairs_is_refused(changes, message):
+def test_rejects_sources_without_pairs(changes, message):
     config = RunConfig(model=MODEL, data=DataConfig(**changes), train=TRAIN)
     with pytest.raises(ValueError, match=message):
         registry.load(config, DataFolders())
 
 
-def test_pairs_that_are_all_too_long_are_refused(reversing):
+def test_rejects_data_with_only_too_long_pairs(reversing):
     data = DataConfig(source=reversing, tokenizer="characters")
     config = RunConfig(model=replace(MODEL, length=3), data=data, train=TRAIN)
     with pytest.raises(ValueError, match="has more than 3 tokens on a side: build the model with"):
         registry.load(config, DataFolders())
 
 
-def test_multi30k(shared_data):
+def test_loads_multi30k(shared_data):
     config = RunConfig(
         model=MODEL,
         data=DataConfig(source="multi30k", tokenizer="bpe", vocabulary=500),

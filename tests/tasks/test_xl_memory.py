@@ -1,4 +1,4 @@
-"""What is remembered from step to step: by micro-batch while training, by row on disk."""
+"""Transformer-XL memory between steps: per micro-batch in training, per row on disk."""
 
 import re
 from dataclasses import replace
@@ -40,7 +40,7 @@ def losses(model, memories, several):
     return torch.cat(found)
 
 
-def test_a_batch_cut_into_parts_remembers_the_same(model):
+def test_microbatches_give_same_losses(model):
     several = batches(4)
     whole = losses(model, Memories(2, 16, 5, parts=1), several)
     torch.testing.assert_close(losses(model, Memories(2, 16, 5, parts=2), several), whole)
@@ -48,7 +48,7 @@ def test_a_batch_cut_into_parts_remembers_the_same(model):
     assert not torch.allclose(losses(model, forgetful, several)[1:], whole[1:])
 
 
-def test_what_is_saved_by_row_goes_on_in_other_parts(model):
+def test_saved_memory_loads_into_other_microbatch_split(model):
     several = batches(5)
     whole = losses(model, Memories(2, 16, 5, parts=2), several)
     before = Memories(2, 16, 5, parts=2)
@@ -64,7 +64,7 @@ def test_what_is_saved_by_row_goes_on_in_other_parts(model):
     assert after.tensors() == {}
 
 
-def test_what_is_forgotten_is_gone(model):
+def test_forget_clears_memory(model):
     several = batches(2)
     memories = Memories(2, 16, 5, parts=1)
     first = losses(model, memories, several[:1])
@@ -76,7 +76,7 @@ def test_what_is_forgotten_is_gone(model):
 @pytest.mark.parametrize(
     ("layers", "width", "found"), [(3, 16, "3 layers of width 16"), (2, 8, "2 layers of width 8")]
 )
-def test_the_memory_of_another_model_is_refused(layers, width, found):
+def test_rejects_memory_of_other_model(layers, width, found):
     saved = {f"{layer}": torch.zeros(4, 5, width) for layer in range(layers)}
     message = (
         f"the memory has {found}, but the model has 2 of width 16: it was made by another model"

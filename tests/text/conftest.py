@@ -1,4 +1,4 @@
-"""Texts that name special tokens, as streams that are cut anywhere."""
+"""Fixtures: texts that contain special tokens, as streams cut at any place."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Llama 2's kind of tokenizer: the library's ids and texts, from either way of writing it."""
+"""Byte-fallback tokenizers (Llama 2): same ids and texts as the tokenizers library."""
 
 import json
 
@@ -10,7 +10,7 @@ from clearformer.text.byte_fallback import BYTES, DECODER, LEADING_SPACE, SPACE,
 
 @pytest.fixture(scope="session")
 def documents(prose):
-    """What other tools write, by the way the space in front is written down."""
+    """Documents of other tools, by how they specify the leading space."""
     from tokenizers import Tokenizer, models, trainers
 
     words = prose.replace(" ", SPACE)
@@ -49,7 +49,7 @@ def documents(prose):
 
 
 @pytest.mark.parametrize("front", list(LEADING_SPACE))
-def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
+def test_ids_and_texts_match_tokenizers_library(documents, strange_texts, front):
     from tokenizers import Tokenizer
 
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
@@ -73,7 +73,7 @@ def test_ids_and_texts_are_the_librarys(documents, strange_texts, front):
 
 
 @pytest.mark.parametrize("front", list(LEADING_SPACE))
-def test_a_text_that_goes_on_has_no_space_in_front(documents, strange_texts, front):
+def test_continuation_has_no_leading_space(documents, strange_texts, front):
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
     ours = ByteFallbackPairs.from_library(document)
     for text in strange_texts:
@@ -84,7 +84,7 @@ def test_a_text_that_goes_on_has_no_space_in_front(documents, strange_texts, fro
         ours.encode_continuation("\ud800")
 
 
-def test_without_an_unknown_token_it_is_the_same(documents):
+def test_unknown_token_is_optional(documents):
     """transformers 5 writes null there: all bytes are known, so nothing is unknown."""
     good = {k: v for k, v in documents["split"].items() if k not in ("truncation", "padding")}
     bare = {**good, "model": {**good["model"], "unk_token": None}}
@@ -93,7 +93,7 @@ def test_without_an_unknown_token_it_is_the_same(documents):
     )
 
 
-def test_what_is_not_understood_is_refused(documents):
+def test_rejects_unsupported_documents(documents):
     good = {k: v for k, v in documents["split"].items() if k not in ("truncation", "padding")}
     for changes, message in [
         ({"pre_tokenizer": None}, "normalizer and pre_tokenizer are"),
@@ -113,7 +113,7 @@ def test_what_is_not_understood_is_refused(documents):
 
 
 @pytest.mark.parametrize("front", list(LEADING_SPACE))
-def test_special_tokens_in_a_stream(documents, require_equal_streams, front):
+def test_stream_with_special_tokens_equals_whole_text(documents, require_equal_streams, front):
     document = {k: v for k, v in documents[front].items() if k not in ("truncation", "padding")}
     ours = ByteFallbackPairs.from_library(document)
     require_equal_streams(ours.encode_stream, ours.encode)

@@ -1,4 +1,4 @@
-"""The library's JSON: what we know goes through unchanged, anything else is refused by name."""
+"""tokenizer.json documents: supported ones round-trip, anything else is rejected by name."""
 
 import copy
 import json
@@ -28,7 +28,7 @@ def pieces(prose):
     return WordPieces.train([prose], 300)
 
 
-def test_reading_gives_back_what_was_written(pairs, pieces):
+def test_read_write_round_trip(pairs, pieces):
     for pattern in PATTERNS:
         parts = BytePairSpec(
             (*pairs.spec.vocabulary, "<|end|>"), pairs.spec.merges, pattern, True, ("<|end|>",)
@@ -45,19 +45,19 @@ def test_reading_gives_back_what_was_written(pairs, pieces):
     assert read_word_pieces(json.loads(json.dumps(write_word_pieces(parts)))) == parts
 
 
-def test_the_library_writes_what_we_can_read(pairs, pieces):
-    """What it adds in its own version of the file is off, or known."""
+def test_reads_documents_written_by_tokenizers_library(pairs, pieces):
+    """Settings that the library adds are off, or supported."""
     assert read_byte_pairs(json.loads(open_library(pairs.document).to_str())) == pairs.spec
     assert read_word_pieces(json.loads(open_library(pieces.document).to_str())) == pieces.spec
 
 
-def test_merges_may_be_written_as_lines(pairs):
+def test_merges_may_be_strings(pairs):
     data = copy.deepcopy(pairs.document)
     data["model"]["merges"] = [" ".join(merge) for merge in data["model"]["merges"]]
     assert read_byte_pairs(data) == pairs.spec
 
 
-def test_the_built_in_pattern_was_once_not_named(pairs):
+def test_missing_use_regex_defaults_to_gpt2_pattern(pairs):
     data = copy.deepcopy(pairs.document)
     del data["pre_tokenizer"]["use_regex"]
     assert read_byte_pairs(data) == pairs.spec
@@ -93,7 +93,7 @@ EVIL = ["(a+)+$", "(x|x)*y", "", PATTERNS["gpt2"] + "|(a*)*b", "(?=(a+))+"]
 
 
 @pytest.mark.parametrize("regex", EVIL)
-def test_an_unknown_pattern_is_refused_by_name(pairs, regex):
+def test_rejects_unknown_split_pattern(pairs, regex):
     sentence = (
         f"pre_tokenizer splits by the pattern {regex!r:.120}, which is not one of the published "
         f"ones (gpt2, llama3, qwen2): an unknown pattern may hang for ever"
@@ -102,7 +102,7 @@ def test_an_unknown_pattern_is_refused_by_name(pairs, regex):
         read_byte_pairs(set_in(pairs.document, "pre_tokenizer", splitting(regex)))
 
 
-def test_a_known_pattern_is_taken(pairs):
+def test_accepts_known_split_patterns(pairs):
     for name, regex in PATTERNS.items():
         data = set_in(pairs.document, "pre_tokenizer", splitting(regex))
         assert read_byte_pairs(data).pattern == name
@@ -208,7 +208,7 @@ PAIR_DAMAGE = [
 @pytest.mark.parametrize(
     ("path", "value", "sentence"), PAIR_DAMAGE, ids=lambda each: str(each)[:30]
 )
-def test_byte_pairs_refuse_what_they_do_not_know(pairs, path, value, sentence):
+def test_byte_pairs_reject_unsupported_settings(pairs, path, value, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         BytePairs.from_library(set_in(pairs.document, path, value))
 
@@ -280,7 +280,7 @@ PIECE_DAMAGE = [
 @pytest.mark.parametrize(
     ("path", "value", "sentence"), PIECE_DAMAGE, ids=lambda each: str(each)[:30]
 )
-def test_word_pieces_refuse_what_they_do_not_know(pieces, path, value, sentence):
+def test_word_pieces_reject_unsupported_settings(pieces, path, value, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         WordPieces.from_library(set_in(pieces.document, path, value))
 
@@ -303,7 +303,7 @@ def around(before, after, ids):
     ("before", "after"),
     [((), ()), ((), ("[SEP]",)), (("[CLS]",), ()), (("[PAD]",), ("[MASK]",))],
 )
-def test_word_pieces_have_their_marks_around_a_text(pieces, before, after):
+def test_word_pieces_require_cls_and_sep(pieces, before, after):
     right = set_in(pieces.document, "post_processor", around(["[CLS]"], ["[SEP]"], pieces.specials))
     assert read_word_pieces(right) == pieces.spec
     bert = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
@@ -314,7 +314,7 @@ def test_word_pieces_have_their_marks_around_a_text(pieces, before, after):
         read_word_pieces(wrong)
 
 
-def test_a_template_means_the_ids_it_gives(pieces, pairs):
+def test_template_ids_must_match_vocabulary(pieces, pairs):
     swapped = {**pieces.specials, "[CLS]": 4}
     with pytest.raises(ValueError, match=re.escape("gives '[CLS]' the ids [4], but the vocab")):
         read_word_pieces(
@@ -342,14 +342,14 @@ def test_a_template_means_the_ids_it_gives(pieces, pairs):
         [{"SpecialToken": {"id": 5, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
     ],
 )
-def test_a_template_has_one_text(pairs, single):
+def test_template_must_contain_one_text(pairs, single):
     post = {"type": "TemplateProcessing", "single": single, "special_tokens": {}}
     with pytest.raises(ValueError, match="but only special tokens around one text are supported"):
         read_byte_pairs(set_in(pairs.document, "post_processor", post))
 
 
-def test_looking_in_the_normalized_text_is_the_same_where_nothing_is_normalized(pairs):
-    """GPT-2's own tokenizer.json has it so."""
+def test_accepts_normalized_special_tokens_without_normalizer(pairs):
+    """As in GPT-2's own tokenizer.json."""
     added = [{"id": 300, "content": "<s>", "special": True, "normalized": True}]
     assert read_byte_pairs(set_in(pairs.document, "added_tokens", added)).specials == ("<s>",)
 
@@ -394,7 +394,7 @@ def mutate(data, chance):
 
 
 @pytest.mark.parametrize("kind", [BytePairs, WordPieces])
-def test_damaged_files_are_refused_or_work(kind, pairs, pieces, capfd):
+def test_fuzzed_documents_are_rejected_or_work(kind, pairs, pieces, capfd):
     """Never a panic of the library, which would write a trace past us to the terminal."""
     document = pairs.document if kind is BytePairs else pieces.document
     chance = random.Random(0)

@@ -1,4 +1,4 @@
-"""Bytes, characters, words."""
+"""Bytes, characters and words tokenizers."""
 
 import re
 
@@ -8,7 +8,7 @@ from clearformer.text.plain import Bytes, Characters, Words, words_of
 from clearformer.text.tokenizer import sha256
 
 
-def test_bytes_are_exactly_256_and_give_every_text_back(strange_texts):
+def test_bytes_round_trip_with_256_ids(strange_texts):
     tokenizer = Bytes()
     assert tokenizer.size == 256
     assert tokenizer.encode("aé").tolist() == [97, 0xC3, 0xA9]
@@ -16,15 +16,15 @@ def test_bytes_are_exactly_256_and_give_every_text_back(strange_texts):
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_a_cut_character_shows_as_a_replacement():
+def test_incomplete_character_decodes_to_replacement():
     assert Bytes().decode(Bytes().encode("aé")[:2]) == "a\ufffd"
 
 
-def test_pieces_of_bytes_can_be_shown():
+def test_byte_pieces_are_printable():
     assert Bytes().pieces([97, 10, 32, 255]) == ["a", "\\x0a", " ", "\\xff"]
 
 
-def test_the_identity_of_bytes_never_changes():
+def test_sha256_of_bytes_tokenizer_is_stable():
     # A model folder of today must open in ten years: this number is part of the format.
     assert sha256(Bytes()) == "1b5ec18e75637aa79a17040f88dbca7b2350d25f5eb340eb20c5ac2015d04072"
 
@@ -37,7 +37,7 @@ def test_characters_are_sorted_after_the_unknown():
     assert tokenizer.decode([3, 2, 0]) == "ba\ufffd"
 
 
-def test_characters_give_known_texts_back(strange_texts):
+def test_characters_round_trip_known_texts(strange_texts):
     tokenizer = Characters.train(strange_texts)
     for text in strange_texts:
         assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -45,7 +45,7 @@ def test_characters_give_known_texts_back(strange_texts):
     assert narrow.encode("\x00a\U0010ffff").tolist() == [0, 1, 0]  # below, inside, above
 
 
-def test_only_the_most_common_characters():
+def test_characters_keep_most_common():
     assert Characters.train(["aaabbc", "cd"], size=3).characters == "ab"  # b before c: a tie
     with pytest.raises(
         ValueError,
@@ -54,13 +54,13 @@ def test_only_the_most_common_characters():
         Characters.train(["ab"], size=1)
 
 
-def test_what_a_word_is():
+def test_word_splitting():
     text = "It's GREAT, isn't it?!<br /><br>Don’t\tmiss 'em: 10/10 naïve"
     words = "it's great , isn't it ? ! don’t miss ' em : 10 / 10 naïve"
     assert words_of(text) == words.split()
 
 
-def test_the_most_common_words_and_ties_by_the_word():
+def test_words_keep_most_common_with_ties_by_word():
     texts = ["b a c", "A b", "d a"]
     tokenizer = Words.train(texts, size=5)
     assert tokenizer.words == ("a", "b", "c")  # c before d: a tie
@@ -76,13 +76,13 @@ def test_the_most_common_words_and_ties_by_the_word():
 
 
 @pytest.mark.parametrize("characters", ["", "ba", "aa"])
-def test_characters_out_of_order(characters):
+def test_rejects_unsorted_or_duplicate_characters(characters):
     sentence = "the characters must be unique, in Unicode order and not empty"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         Characters(characters)
 
 
 @pytest.mark.parametrize("words", [[], ["a", "a"], [""]])
-def test_words_that_are_none(words):
+def test_rejects_duplicate_or_empty_words(words):
     with pytest.raises(ValueError, match="the words must be unique and not empty"):
         Words(words)

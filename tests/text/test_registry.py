@@ -1,4 +1,4 @@
-"""Tokenizers by name, and from JSON."""
+"""Tokenizers by name and from JSON."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from clearformer.text import Bytes, Words, from_json, sha256, train
 
 
-def test_unknown_kinds():
+def test_rejects_unknown_kinds():
     with pytest.raises(
         ValueError,
         match=re.escape("there is no tokenizer 'charactors': did you mean 'characters'?"),
@@ -25,7 +25,7 @@ def test_unknown_kinds():
         from_json({"kind": "q"})
 
 
-def test_sizes():
+def test_rejects_invalid_vocabulary_sizes():
     assert train("bytes", []).size == train("bytes", [], 256).size == 256
     with pytest.raises(ValueError, match="a bytes tokenizer is 100, but it must be 256"):
         train("bytes", [], 100)
@@ -35,13 +35,13 @@ def test_sizes():
     assert train("characters", ["ab"]).size == 3
 
 
-def test_json_gives_it_back():
+def test_json_round_trip():
     for tokenizer in (Bytes(), train("characters", ['aé\ud7ff\n\\"']), train("words", ["x'y Z"])):
         written = json.dumps(tokenizer.to_json())
         assert sha256(from_json(json.loads(written))) == sha256(tokenizer)
 
 
-def test_the_identity_does_not_depend_on_how_the_json_is_written():
+def test_sha256_does_not_depend_on_json_formatting():
     tokenizer = Words(["b", "a", "é"])
     written = '{"words": ["b", "a", "é"],   "kind": "words"}'
     assert sha256(from_json(json.loads(written))) == sha256(tokenizer)
@@ -67,13 +67,13 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("data", "sentence"), DAMAGE, ids=lambda each: str(each)[:30])
-def test_a_damaged_document_is_one_sentence(data, sentence):
+def test_rejects_damaged_document(data, sentence):
     with pytest.raises(ValueError, match="^" + re.escape(sentence)) as caught:
         from_json(data)
     assert "\n" not in str(caught.value)
 
 
-def test_importing_is_instant():
+def test_importing_does_not_load_heavy_modules():
     script = (
         "import sys, clearformer.text, clearformer.data;"
         "heavy = {'torch', 'tokenizers', 'clearformer.core', 'clearformer.config'};"

@@ -1,4 +1,4 @@
-"""SentencePiece as Marian's: the reference's ids and texts, and files that are not sound."""
+"""SentencePiece as in Marian: parity with the reference, and damaged files."""
 
 import io
 import json
@@ -46,7 +46,7 @@ def ours(models):
 CODES = [">>fra<< Hello you", ">>xx<<hi", ">>open", ">><<x", "the <unk> is </s> here <pad>"]
 
 
-def test_ids_and_texts_are_the_references(models, ours, strange_texts, tmp_path):
+def test_ids_and_texts_match_transformers(models, ours, strange_texts, tmp_path):
     transformers = pytest.importorskip("transformers")
     (source, target), vocabulary = models
     (tmp_path / "source.spm").write_bytes(source)
@@ -66,7 +66,7 @@ def test_ids_and_texts_are_the_references(models, ours, strange_texts, tmp_path)
         assert ours.decode(some) == theirs.decode(some, skip_special_tokens=True)
 
 
-def test_it_comes_back_from_json(ours):
+def test_json_round_trip(ours):
     again = from_json(json.loads(json.dumps(ours.to_json())))
     assert sha256(again) == sha256(ours)
     assert again.encode("A few words").tolist() == ours.encode("A few words").tolist()
@@ -76,7 +76,7 @@ def test_it_comes_back_from_json(ours):
         ours.decode([ours.size])
 
 
-def test_a_tokenizer_that_is_not_sound_is_refused(ours):
+def test_rejects_invalid_document(ours):
     good = ours.to_json()
     for changes, message in [
         ({"source": "?"}, "source is not a file in base64"),
@@ -92,7 +92,7 @@ def test_a_tokenizer_that_is_not_sound_is_refused(ours):
         train("sentencepiece", ["a"])
 
 
-def test_a_file_that_is_not_sound_never_reaches_the_library(models):
+def test_invalid_file_never_reaches_the_library(models):
     good = models[0][0]
     verify(good)
     for cut in (1, len(good) // 2, len(good) - 1):
@@ -109,7 +109,7 @@ def test_a_file_that_is_not_sound_never_reaches_the_library(models):
         verify(message((1, message((1, b"x"), (3, 9)))))
 
 
-def test_a_table_of_characters_that_leads_outside_is_refused(models):
+def test_rejects_normalizer_table_with_invalid_offsets(models):
     """The library would follow it."""
     good = models[0][0]
     normalizer = next(value for field, value in fields(good) if field == 3)
@@ -159,7 +159,7 @@ def varint(number):
     return out + bytes([number])
 
 
-def test_a_stream_has_the_ids_of_the_whole(ours, require_equal_streams):
+def test_stream_equals_whole_text(ours, require_equal_streams):
     require_equal_streams(ours.encode_stream, ours.encode)
     chunks = [b">>fr", b"a<< Hello ", b">>fra<< you"]
     assert [*map(list, ours.encode_stream(chunks))] == [

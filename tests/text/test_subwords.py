@@ -1,4 +1,4 @@
-"""Byte pairs and WordPiece: they lose nothing they should keep, and learn the same everywhere."""
+"""Byte pairs and WordPiece: lossless where promised, and deterministic training."""
 
 import json
 import os
@@ -43,8 +43,8 @@ def pieces(prose):
     return WordPieces.train([prose], 700)
 
 
-def test_another_process_learns_the_same():
-    """The library's hash tables have another order in each process; ours must not show it."""
+def test_training_is_deterministic_across_processes():
+    """The order of the library's hash tables differs between processes and must have no effect."""
     outputs = set()
     for seed in ("1", "2"):
         environment = {
@@ -117,8 +117,8 @@ def texts_full_of_ties():
         yield texts, 256 + chance.randint(1, 30)
 
 
-def test_equally_common_pairs_are_joined_in_the_order_of_their_ids():
-    """As the `tokenizers` library does it, and not as all others do."""
+def test_merge_ties_are_resolved_by_id():
+    """Like the `tokenizers` library, but unlike some other implementations."""
     differs = 0
     for texts, size in texts_full_of_ties():
         ours = BytePairs.train(texts, size).spec
@@ -130,7 +130,7 @@ def test_equally_common_pairs_are_joined_in_the_order_of_their_ids():
     assert learned_slowly(["ab cd ab cd"], 257, greater_bytes)[1] == (("c", "d"),)
 
 
-def test_ties_are_broken_as_by_the_library():
+def test_merge_ties_match_tokenizers_library():
     from tokenizers import Tokenizer, models, trainers
 
     for texts, size in texts_full_of_ties():
@@ -147,14 +147,14 @@ def test_ties_are_broken_as_by_the_library():
         ]
 
 
-def test_the_order_of_texts_breaks_no_tie():
+def test_merge_ties_do_not_depend_on_text_order():
     for texts, size in list(texts_full_of_ties())[::5]:
         for kind, least in ((BytePairs, 0), (WordPieces, 64 - 256)):
             learned = {sha256(kind.train(each, size + least)) for each in (texts, texts[::-1])}
             assert len(learned) == 1, texts
 
 
-def test_identities_never_change():
+def test_sha256_values_are_stable():
     """A model folder of today must open in ten years: these numbers are part of the format."""
     alphabet = tuple(sorted(byte_characters()))
     assert sha256(BytePairs(BytePairSpec(alphabet, ()))) == (
@@ -165,19 +165,19 @@ def test_identities_never_change():
     )
 
 
-def test_byte_pairs_give_every_text_back(pairs, strange_texts):
+def test_byte_pairs_round_trip(pairs, strange_texts):
     for text in strange_texts:
         assert pairs.decode(pairs.encode(text)) == text
 
 
-def test_byte_pairs_join_what_is_common(pairs, prose):
+def test_byte_pairs_merge_common_sequences(pairs, prose):
     assert pairs.size == 600
     assert len(pairs.encode(prose)) < 0.5 * len(prose)
     assert " the" in pairs.pieces(pairs.encode("on the table"))
     assert pairs.pieces(pairs.encode("漢")) == ["\ufffd"] * 3
 
 
-def test_a_special_token_is_an_id_and_not_its_name(pairs):
+def test_special_token_in_text_is_not_parsed(pairs):
     end = "<|endoftext|>"
     parts = pairs.spec
     special = BytePairs(BytePairSpec((*parts.vocabulary, end), parts.merges, specials=(end,)))
@@ -188,13 +188,13 @@ def test_a_special_token_is_an_id_and_not_its_name(pairs):
     assert special.decode([*special.encode("a"), 600]) == f"a{end}"
 
 
-def test_at_least_the_bytes():
+def test_rejects_vocabulary_smaller_than_bytes():
     with pytest.raises(ValueError, match="a bpe tokenizer is 255, but it must be at least 256"):
         BytePairs.train(["abc"], 255)
     assert BytePairs.train(["abc"], 256).size == 256
 
 
-def test_word_pieces_are_words_and_their_ends(pieces):
+def test_word_pieces_split_words_into_continuations(pieces):
     ids = pieces.encode("The statements are overvalued")
     shown = pieces.pieces(ids)
     assert shown[0] == "the"
@@ -203,13 +203,13 @@ def test_word_pieces_are_words_and_their_ends(pieces):
     assert pieces.decode(ids) == "the statements are overvalued"
 
 
-def test_the_specials_of_word_pieces(pieces):
+def test_word_pieces_special_tokens(pieces):
     assert [pieces.specials[name] for name in SPECIALS] == [0, 1, 2, 3, 4]
     assert (pieces.padding, pieces.prefix_ids, pieces.suffix_ids) == (0, (2,), (3,))
     assert pieces.pieces(pieces.encode("the [MASK] is 漢")) == ["the", "[MASK]", "is", "[UNK]"]
 
 
-def test_what_is_hidden_and_what_goes_on_with_a_word(pieces, pairs):
+def test_mask_token_and_is_continuation(pieces, pairs):
     assert pieces.mask == 4
     continues = pieces.is_continuation()
     shown = pieces.pieces(range(pieces.size))
@@ -217,7 +217,7 @@ def test_what_is_hidden_and_what_goes_on_with_a_word(pieces, pairs):
     assert (pairs.mask, pairs.is_continuation().any()) == (None, False)
 
 
-def test_case_and_accents_are_kept_by_a_value(prose):
+def test_lowercase_option(prose):
     assert "the" in WordPieces.train([prose + "É"], 300).spec.vocabulary
     cased = WordPieces.train([prose + "É" * 9], 300, lowercase=False)
     assert {"T", "É"} <= set(cased.spec.vocabulary)
@@ -241,7 +241,7 @@ def folder():
     return Path(place)
 
 
-def test_gpt2_as_published(folder, strange_texts):
+def test_published_gpt2_matches_transformers(folder, strange_texts):
     """The published vocabulary and merges, against the reference implementation."""
     import json
 
@@ -262,7 +262,7 @@ def test_gpt2_as_published(folder, strange_texts):
             assert ours.encode(text).tolist() == theirs.encode(text)
 
 
-def test_bert_as_published(folder, strange_texts):
+def test_published_bert_matches_transformers(folder, strange_texts):
     from transformers import BertTokenizer
 
     source = folder / "bert" / "vocab.txt"
@@ -277,7 +277,7 @@ def test_bert_as_published(folder, strange_texts):
         assert ours.encode(text).tolist() == theirs.encode(text, add_special_tokens=False)
 
 
-def test_a_special_token_named_by_the_users_own_hand(pairs, pieces):
+def test_encode_with_specials_parses_special_tokens(pairs, pieces):
     end = "<|endoftext|>"
     parts = pairs.spec
     special = BytePairs(BytePairSpec((*parts.vocabulary, end), parts.merges, specials=(end,)))
@@ -288,7 +288,7 @@ def test_a_special_token_named_by_the_users_own_hand(pairs, pieces):
     assert pieces.encode_with_specials(text).tolist() == pieces.encode(text).tolist()
 
 
-def test_what_opens_a_text_is_no_part_of_its_ids(pairs):
+def test_prefix_is_not_part_of_encode(pairs):
     parts = pairs.spec
     vocabulary = (*parts.vocabulary, "<s>")
     opened = BytePairs(BytePairSpec(vocabulary, parts.merges, specials=("<s>",), prefix=("<s>",)))
@@ -308,7 +308,7 @@ def with_specials(tokenizer, *names, **values):
 
 @pytest.mark.parametrize("normal_form", [None, "NFC"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_byte_pairs_of_a_stream(pairs, require_equal_streams, pattern, normal_form):
+def test_byte_pairs_stream_equals_whole_text(pairs, require_equal_streams, pattern, normal_form):
     """Also of texts in which a special token's name has a space, or a token is found whole."""
     names = "<|endoftext|>", "<|endoftext|><|endoftext|>", "a b", "[my, token]"
     values = {"added": ("<think>",), "pattern": pattern, "normal_form": normal_form}
@@ -316,14 +316,14 @@ def test_byte_pairs_of_a_stream(pairs, require_equal_streams, pattern, normal_fo
     require_equal_streams(ours.encode_stream, ours.encode)
 
 
-def test_word_pieces_of_a_stream(pieces, require_equal_streams):
+def test_word_pieces_stream_equals_whole_text(pieces, require_equal_streams):
     ours = with_specials(pieces, "[my, token]", "a b")
     require_equal_streams(ours.encode_stream, ours.encode)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
-def test_an_end_of_text_in_a_stream_is_one_id_where_it_is_marked(pairs, size):
-    """As tiktoken with allowed_special; in a text from elsewhere it is text."""
+def test_stream_parses_end_of_text_only_if_requested(pairs, size):
+    """As tiktoken with allowed_special; in untrusted text it is plain text."""
     double = "<|endoftext|><|endoftext|>"
     ours = with_specials(pairs, "<|endoftext|>", double)
     text = f"one<|endoftext|>two{double}🙃 {double}<|endoftext|>"

@@ -1,4 +1,4 @@
-"""What holds for every tokenizer."""
+"""Properties of every tokenizer."""
 
 import random
 import re
@@ -11,7 +11,7 @@ from clearformer.text.utf8 import NotTextError, text_chunks
 
 SIZES = {"bytes": None, "characters": 60, "words": 400, "bpe": 600, "wordpiece": 500}
 
-# Those that come with a checkpoint and are not learned have tests of their own.
+# Tokenizers of checkpoints, which are not trained, have their own tests.
 GIVEN = {"fallback-bpe", "sentencepiece"}
 
 
@@ -20,7 +20,7 @@ def tokenizer(request, prose):
     return train(request.param, [prose], SIZES[request.param])
 
 
-def test_every_kind_is_tried():
+def test_every_kind_is_tested():
     assert set(SIZES) | GIVEN == set(KINDS)
 
 
@@ -34,12 +34,12 @@ def test_ids_are_small_integers_inside_the_vocabulary(tokenizer, strange_texts):
         assert len(tokenizer.pieces(ids)) == len(ids)
 
 
-def test_many_texts_are_each_text(tokenizer, strange_texts):
+def test_encode_many_equals_encode(tokenizer, strange_texts):
     for one, text in zip(tokenizer.encode_many(strange_texts), strange_texts, strict=True):
         assert np.array_equal(one, tokenizer.encode(text))
 
 
-def test_a_stream_has_the_ids_of_the_whole(tokenizer, prose, monkeypatch):
+def test_stream_equals_whole_text(tokenizer, prose, monkeypatch):
     prose = prose[:30_000] + "\r\n windows\r\n" * 50
     whole = tokenizer.encode(prose)
     data = prose.encode()
@@ -52,11 +52,11 @@ def test_a_stream_has_the_ids_of_the_whole(tokenizer, prose, monkeypatch):
         assert np.array_equal(np.concatenate(list(tokenizer.encode_stream(chunks))), whole)
 
 
-def test_special_tokens_in_a_stream_are_what_they_are_in_a_text(tokenizer, require_equal_streams):
+def test_stream_with_special_tokens_equals_whole_text(tokenizer, require_equal_streams):
     require_equal_streams(tokenizer.encode_stream, tokenizer.encode)
 
 
-def test_no_cut_makes_decoding_fail(tokenizer, strange_texts):
+def test_decodes_any_slice_of_ids(tokenizer, strange_texts):
     chance = random.Random(0)
     for text in strange_texts:
         ids = tokenizer.encode(text)
@@ -66,7 +66,7 @@ def test_no_cut_makes_decoding_fail(tokenizer, strange_texts):
     assert isinstance(tokenizer.decode(list(range(tokenizer.size))), str)
 
 
-def test_an_id_outside_is_an_error(tokenizer):
+def test_rejects_ids_outside_vocabulary(tokenizer):
     for wrong in (-1, tokenizer.size):
         sentence = (
             f"id {wrong} is outside the vocabulary: this tokenizer ({tokenizer.kind}) "
@@ -78,7 +78,7 @@ def test_an_id_outside_is_an_error(tokenizer):
             tokenizer.pieces(np.array([wrong]))
 
 
-def test_bytes_that_are_no_text(tokenizer):
+def test_rejects_invalid_utf8(tokenizer):
     if tokenizer.kind == "bytes":
         assert np.concatenate(list(tokenizer.encode_stream([b"\xff", b"\0"]))).tolist() == [255, 0]
     else:
@@ -86,12 +86,12 @@ def test_bytes_that_are_no_text(tokenizer):
             list(tokenizer.encode_stream([b"a\xff"]))
 
 
-def test_half_a_surrogate_pair_is_refused_by_all(tokenizer):
+def test_rejects_lone_surrogate(tokenizer):
     with pytest.raises(ValueError, match=r"character 1 of the text is U\+D83D"):
         tokenizer.encode("a\ud83d")
 
 
-def test_json_round_trip_keeps_the_identity(tokenizer, strange_texts):
+def test_json_round_trip_keeps_sha256(tokenizer, strange_texts):
     again = from_json(tokenizer.to_json())
     assert type(again) is type(tokenizer)
     assert again.size == tokenizer.size
@@ -105,16 +105,16 @@ def test_json_round_trip_keeps_the_identity(tokenizer, strange_texts):
         assert np.array_equal(again.encode(text), tokenizer.encode(text))
 
 
-def test_training_again_gives_the_same(tokenizer, prose):
+def test_training_is_deterministic(tokenizer, prose):
     assert sha256(train(tokenizer.kind, [prose], SIZES[tokenizer.kind])) == sha256(tokenizer)
 
 
-def test_another_text_gives_another_identity(tokenizer, prose):
+def test_other_text_gives_other_sha256(tokenizer, prose):
     other = train(tokenizer.kind, [prose[:2000] + "ÄÖÜ zzz"], SIZES[tokenizer.kind])
     assert (sha256(other) == sha256(tokenizer)) == (tokenizer.kind == "bytes")
 
 
-def test_nothing_to_learn_from(tokenizer):
+def test_rejects_empty_training_text(tokenizer):
     if tokenizer.kind == "bytes":
         return
     for texts in ([], [""]):

@@ -1,4 +1,4 @@
-"""Strict decoding: the place of the first wrong byte, and chunks that cut no token."""
+"""Strict UTF-8 decoding: position of the first invalid byte, and chunks that split no token."""
 
 import random
 import re
@@ -37,7 +37,7 @@ def test_chunks_join_to_the_text(strange_texts, sizes):
     assert "".join(text_chunks(in_bytes(text.encode(), sizes), 50)) == text
 
 
-def test_chunks_depend_on_the_text_alone(strange_texts):
+def test_chunks_depend_only_on_text(strange_texts):
     text = "".join(strange_texts).replace("\0", "")
     first = list(text_chunks([text.encode()], 50))
     assert len(first) > 10
@@ -46,7 +46,7 @@ def test_chunks_depend_on_the_text_alone(strange_texts):
         assert list(text_chunks(in_bytes(text.encode(), sizes), 50)) == first
 
 
-def test_a_chunk_ends_before_a_space_where_there_is_one():
+def test_chunk_ends_before_a_space():
     text = " ".join(["word", "  two", "\n\nline"] * 40)
     chunks = list(text_chunks([text.encode()], 40))
     assert all(chunk[0] == " " and not chunk[-1].isspace() for chunk in chunks[1:-1])
@@ -55,28 +55,28 @@ def test_a_chunk_ends_before_a_space_where_there_is_one():
     )
 
 
-def test_a_text_without_spaces_is_cut_before_a_mark():
+def test_text_without_spaces_is_cut_before_punctuation():
     chunks = list(text_chunks(["漢字，漢字。\n".encode() * 50], 40))
     assert "".join(chunks) == "漢字，漢字。\n" * 50
     assert {chunk[0] for chunk in chunks[1:]} <= {"，", "。"}
     assert max(map(len, chunks)) <= 40
 
 
-def test_a_mark_and_its_line_break_stay_together():
+def test_punctuation_and_line_break_stay_together():
     """Byte pairs of Llama 3 take them as one token."""
     chunks = list(text_chunks([b"word.\n" * 50 + b"end\n" * 50], 40))
     assert all(chunk.startswith("\n") for chunk in chunks[1:])
     assert all(chunk[-1].isalpha() for chunk in chunks[:-1])
 
 
-def test_a_chunk_grows_until_it_can_be_cut_but_not_for_ever():
+def test_chunk_size_is_bounded():
     text = "x" * 1000 + " y" + "z" * 5000
     for sizes in ((1000,), (1, 7)):
         chunks = list(text_chunks(in_bytes(text.encode(), sizes), 50))
         assert [len(chunk) for chunk in chunks] == [1000, 1600, 1600, 1600, 202]
 
 
-def test_strings_that_are_to_stay_whole():
+def test_unsplittable_strings_stay_whole():
     whole = ("a b, c", "xyx")
     for repeated in ("a b, c", "xyx", "xyxyx a b, c", "a b, c a b, d"):
         text = repeated * 800
@@ -90,7 +90,7 @@ def test_strings_that_are_to_stay_whole():
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
-def test_the_place_of_a_wrong_byte_in_a_stream(size):
+def test_reports_offset_of_invalid_byte(size):
     chance = random.Random(size)
     good = "añ漢😀 z\n".encode() * 20
     for _ in range(50):
@@ -104,13 +104,13 @@ def test_the_place_of_a_wrong_byte_in_a_stream(size):
             assert caught.value.offset == place
 
 
-def test_a_character_that_the_end_cuts():
+def test_reports_offset_of_truncated_character():
     with pytest.raises(NotTextError) as caught:
         list(text_chunks([b"ab", "漢".encode()[:2]]))
     assert caught.value.offset == 2
 
 
-def test_half_a_surrogate_pair_is_refused():
+def test_rejects_lone_surrogate():
     require_unicode("fine 😀")
     sentence = (
         "character 2 of the text is U+D800, a lone surrogate, which is not valid text: remove it"

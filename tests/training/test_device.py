@@ -1,4 +1,4 @@
-"""Where a run computes."""
+"""Device and thread selection."""
 
 import os
 
@@ -8,17 +8,17 @@ import torch
 from clearformer.training.device import device_of, set_threads
 
 
-def test_a_device_by_name_and_the_fastest_otherwise():
+def test_device_by_name_or_auto():
     assert device_of("cpu") == torch.device("cpu")
     assert device_of("auto").type in ("cpu", "cuda", "mps")
 
 
-def test_a_device_that_is_none_is_said():
+def test_rejects_unknown_device():
     with pytest.raises(ValueError, match=r"^device is 'abacus', which this torch cannot use"):
         device_of("abacus")
 
 
-def test_threads_are_as_many_as_a_machine_has_use_for(monkeypatch):
+def test_number_of_threads_is_limited(monkeypatch):
     before = torch.get_num_threads()
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     used = []

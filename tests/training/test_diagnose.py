@@ -1,4 +1,4 @@
-"""What went wrong, in words."""
+"""Diagnosing failed training."""
 
 import math
 
@@ -8,7 +8,7 @@ from clearformer.core.model import Batch
 from clearformer.training.diagnose import first_non_finite, not_learning
 
 
-def test_the_first_part_that_breaks_is_named(generator_model):
+def test_first_non_finite_module_is_named(generator_model):
     tokens = torch.randint(20, (2, 12))
     batch = Batch(tokens, tokens)
     assert first_non_finite(generator_model, [batch]) is None
@@ -19,7 +19,7 @@ def test_the_first_part_that_breaks_is_named(generator_model):
     assert not generator_model.stack.blocks[1].attention.output._forward_hooks
 
 
-def test_a_loss_at_chance_is_noticed():
+def test_not_learning_detects_loss_at_chance():
     chance = math.log(256)
     assert "a uniform guess (5.545)" in not_learning([chance + 0.01] * 60, chance)
     assert not_learning([chance + 1] * 60, chance)  # worse than knowing nothing

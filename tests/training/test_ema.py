@@ -1,11 +1,11 @@
-"""The running average of the weights."""
+"""Exponential moving average of the weights."""
 
 import torch
 
 from clearformer.training.ema import EMA
 
 
-def test_it_is_the_formula_and_is_lent_only_for_a_while():
+def test_ema_matches_formula_and_is_swapped_temporarily():
     model = torch.nn.Linear(2, 2)
     average = EMA(model, decay=0.9)
     expected = model.weight.detach().clone()

@@ -1,4 +1,4 @@
-"""Events are values: they are written down as they are, and nobody changes them."""
+"""Events are immutable and serializable."""
 
 import dataclasses
 import json
@@ -17,11 +17,11 @@ EVENTS = [
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_an_event_is_a_line_of_json(event):
+def test_events_serialize_to_json(event):
     assert json.loads(json.dumps(vars(event))) == dataclasses.asdict(event)
 
 
 @pytest.mark.parametrize("event", [*EVENTS, Saved(5, Path("x"))])
-def test_an_event_stays_as_it_was(event):
+def test_events_are_frozen(event):
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.step = 9

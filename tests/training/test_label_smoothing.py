@@ -1,4 +1,4 @@
-"""Label smoothing reaches every head of a model."""
+"""Label smoothing applies to every head of a model."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from clearformer.training.label_smoothing import set_smoothing
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "classifier"])
-def test_every_head_is_smoothed_in_training_alone(family, small):
+def test_label_smoothing_applies_to_every_head_in_training_only(family, small):
     model = build(small(family))
     set_smoothing(model, 0.1)
     heads = [each for each in model.modules() if isinstance(each, Head)]

@@ -1,4 +1,4 @@
-"""float16: a step that overflows moves nothing, is counted, and is not forgotten by a resume."""
+"""float16 loss scaling: overflowing steps are skipped, counted, and kept across a resume."""
 
 from dataclasses import replace
 
@@ -27,15 +27,13 @@ def batch():
     return Batch(tokens, tokens.roll(-1, 1))
 
 
-def test_only_float16_is_scaled():
+def test_only_float16_uses_loss_scaling():
     assert type(loss_scaling_for("float16", CPU)) is LossScaling
     assert {type(loss_scaling_for(each, CPU)) for each in ("float32", "bfloat16")} == {Scaling}
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(), Muon()])
-def test_an_infinite_gradient_moves_nothing_and_halves_the_scale(
-    generator_model, train_config, batch, optimizer
-):
+def test_overflow_skips_step_and_halves_scale(generator_model, train_config, batch, optimizer):
     optimizers = make_optimizers(generator_model, replace(train_config, optimizer=optimizer))
     scaling = LossScaling(CPU)
     before = [p.detach().clone() for p in generator_model.parameters()]
@@ -61,7 +59,7 @@ def test_an_infinite_gradient_moves_nothing_and_halves_the_scale(
     )
 
 
-def test_scaling_changes_no_gradient(modern_model, batch, train_config):
+def test_scaling_does_not_change_gradients(modern_model, batch, train_config):
     """A power of two in, the same power out: exact, as long as nothing over- or underflows."""
 
     def gradients(scaling):
@@ -79,7 +77,7 @@ def test_scaling_changes_no_gradient(modern_model, batch, train_config):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
 
 
-def test_twenty_in_a_row_are_enough(generator_model, train_config, batch):
+def test_twenty_overflows_in_a_row_raise(generator_model, train_config, batch):
     scaling = LossScaling(CPU)
     optimizers = make_optimizers(generator_model, train_config)
 
@@ -103,7 +101,7 @@ def test_twenty_in_a_row_are_enough(generator_model, train_config, batch):
         one_step()
 
 
-def test_the_numbers_come_back():
+def test_state_round_trip():
     one, other = LossScaling(CPU), LossScaling(CPU)
     kept = {"scale": 512.0, "good_steps": 7, "skipped": 9, "in_a_row": 2}
     one.load(kept)
@@ -148,7 +146,7 @@ def told(folder):
     ]
 
 
-def test_skipped_steps_are_counted_and_kept_over_a_resume(config, tmp_path):
+def test_skipped_steps_are_counted_across_resume(config, tmp_path):
     whole = start(config, tmp_path / "whole")
     whole.state.scaling.load(HUGE)
     events = list(whole.events())
@@ -176,7 +174,7 @@ def test_skipped_steps_are_counted_and_kept_over_a_resume(config, tmp_path):
     assert one.json("state.json")["scaling"] == other.json("state.json")["scaling"]
 
 
-def test_a_run_that_only_overflows_ends(config, tmp_path):
+def test_run_that_always_overflows_ends(config, tmp_path):
     run = start(config, tmp_path / "run")
     run.state.scaling.load({**HUGE, "scale": 2.0**120})
     with pytest.raises(NonFiniteError, match="step 20: 20 steps in a row overflowed float16"):
@@ -186,7 +184,7 @@ def test_a_run_that_only_overflows_ends(config, tmp_path):
     }  # fmt: skip
 
 
-def test_a_memory_forgets_what_overflowed(config, tmp_path):
+def test_memory_is_reset_after_overflow(config, tmp_path):
     model = replace(
         xl("tiny"), length=16, layers=1, width=16, hidden=32, heads=2, cache=HiddenMemory(length=16)
     )

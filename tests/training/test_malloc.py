@@ -1,4 +1,4 @@
-"""With pages of its own, what a tensor took goes back to the system; kernels are few."""
+"""Allocator settings: freed memory returns to the system, and few kernels are cached."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ print(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc has this setting")
-def test_gaps_between_tensors_are_given_back():
+def test_freed_memory_is_returned_to_system():
     plain, small = (
         int(
             subprocess.run(
@@ -37,10 +37,10 @@ def test_gaps_between_tensors_are_given_back():
     assert plain - small > 50_000  # of 64 MB that were freed in between
 
 
-def test_few_kernels_are_kept_unless_somebody_chose_another_number(monkeypatch):
-    monkeypatch.setenv(malloc.CAPACITIES[0], "")  # and so it is as it was at the end
+def test_kernel_cache_is_limited_unless_configured(monkeypatch):
+    monkeypatch.setenv(malloc.CAPACITIES[0], "")  # so that it is restored at the end
     del os.environ[malloc.CAPACITIES[0]]
     monkeypatch.setenv(malloc.CAPACITIES[1], "7")
-    monkeypatch.setattr(sys, "platform", "other")  # this process keeps its heap as it is
+    monkeypatch.setattr(sys, "platform", "other")  # does not change this process's heap
     assert not malloc.limit_fragmentation()
     assert [os.environ[name] for name in malloc.CAPACITIES] == [str(malloc.KERNELS), "7"]

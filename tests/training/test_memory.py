@@ -1,11 +1,11 @@
-"""Sizes of memory are read, shown and asked for."""
+"""Memory sizes: parsing, formatting, and available memory."""
 
 import pytest
 
 from clearformer.training import memory
 
 
-def test_sizes():
+def test_parse_and_format_bytes():
     assert memory.parse_bytes("12GB") == 12 * 10**9
     assert memory.parse_bytes(" 1.5 gib") == 3 * 2**29
     assert memory.parse_bytes("500MB") == 5 * 10**8
@@ -22,6 +22,6 @@ def test_sizes():
     assert len(str(problem.value)) < 200
 
 
-def test_the_machine_tells_what_it_has():
+def test_available_bytes():
     available = memory.available_bytes()
     assert available is None or available > 10**7

@@ -1,4 +1,4 @@
-"""A batch of any kind in parts: nothing lost, every objective counted."""
+"""Splitting batches of any kind into micro-batches: nothing lost, every objective counted."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from clearformer.training import microbatch
 CPU = torch.device("cpu")
 
 
-def test_parts_together_are_the_batch():
+def test_split_parts_concatenate_to_batch():
     tokens = torch.arange(14).view(7, 2)
     parts = microbatch.split(Batch(tokens, tokens + 1), 3, CPU)
     assert [len(part.tokens) for part in parts] == [3, 2, 2]
@@ -19,11 +19,11 @@ def test_parts_together_are_the_batch():
     assert all(part.attention_mask is None for part in parts)
 
 
-def test_fewer_rows_than_parts_give_no_empty_part():
+def test_split_gives_no_empty_part():
     assert len(microbatch.split(Batch(torch.zeros(2, 3), torch.zeros(2, 3)), 5, CPU)) == 2
 
 
-def test_two_objectives_are_cut_and_counted_each():
+def test_split_and_count_two_objectives():
     tokens, masked = torch.zeros(4, 3, dtype=torch.long), torch.full((4, 3), IGNORE)
     masked[0, 1] = masked[3, 2] = 7
     batch = Batch(tokens, (masked, torch.tensor([0, 1, 1, 0])))
@@ -33,14 +33,14 @@ def test_two_objectives_are_cut_and_counted_each():
     assert second.targets[1].tolist() == [1, 0]
 
 
-def test_a_pair_batch_is_a_batch():
+def test_split_pair_batch():
     source, target = torch.ones(4, 5), torch.ones(4, 3)
     batch = PairBatch(source, target, torch.full((4, 3), 2), source_attention_mask=source.bool())
     assert microbatch.count_targets(batch).tolist() == [12]
     assert microbatch.split(batch, 2, CPU)[1].source_attention_mask.shape == (2, 5)
 
 
-def test_the_rows_of_all_ranks_together_are_the_batch():
+def test_rows_of_all_ranks_form_the_batch():
     tokens = torch.arange(16).view(8, 2)
     for world in (1, 2, 4):
         parts = microbatch.micro_batches_per_rank(8, accumulate=4, world_size=world)
@@ -49,7 +49,7 @@ def test_the_rows_of_all_ranks_together_are_the_batch():
         assert torch.equal(torch.cat([part.tokens for cut in cuts for part in cut]), tokens)
 
 
-def test_a_rank_without_rows_looks_on_without_targets():
+def test_rank_without_rows_has_no_targets():
     batch = Batch(torch.ones(3, 2), (torch.ones(3, 2), torch.ones(3)))
     own = [microbatch.split(batch, 2, CPU, rank, 2) for rank in range(2)]
     assert [len(each) for each in own] == [2, 2]
@@ -58,14 +58,14 @@ def test_a_rank_without_rows_looks_on_without_targets():
     assert own[1][1].tokens.shape == (1, 2)
 
 
-def test_micro_batches_do_not_grow_with_fewer_of_them():
+def test_microbatch_size_does_not_grow_with_world_size():
     assert microbatch.micro_batches_per_rank(12, accumulate=1, world_size=3) == 1
     assert microbatch.micro_batches_per_rank(12, accumulate=4, world_size=2) == 2
     assert microbatch.micro_batches_per_rank(12, accumulate=4, world_size=3) == 2
     assert microbatch.micro_batches_per_rank(12, accumulate=4, world_size=12) == 1
 
 
-def test_a_batch_that_cannot_be_shared_says_what_could():
+def test_rejects_batch_not_divisible_by_world_size():
     sentence = (
         r"a batch of 6 cannot be shared evenly by 4 processes: use one of 1, 2, 3, 6 processes, "
         r"or a batch of 4 or 8"

@@ -1,4 +1,4 @@
-"""Every parameter is moved by exactly one optimizer, and decay falls on matrices alone."""
+"""Optimizers: every parameter is updated by exactly one, and only matrices decay."""
 
 from dataclasses import replace
 
@@ -16,12 +16,12 @@ def moved(optimizers):
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(), Muon()])
-def test_every_parameter_is_moved_once(modern_model, train_config, optimizer):
+def test_every_parameter_has_one_optimizer(modern_model, train_config, optimizer):
     optimizers = make_optimizers(modern_model, replace(train_config, optimizer=optimizer))
     assert sorted(moved(optimizers)) == sorted(id(p) for p in modern_model.parameters())
 
 
-def test_roles(generator_model):
+def test_group_parameters_by_role(generator_model):
     groups = group_parameters(generator_model)
     assert {name for name, _ in groups.outer} == {
         "embedding.token.weight",
@@ -32,14 +32,14 @@ def test_roles(generator_model):
     assert all(parameter.dim() == 1 for _, parameter in groups.vectors)
 
 
-def test_decay_falls_on_matrices_alone(generator_model, train_config):
+def test_weight_decay_applies_only_to_matrices(generator_model, train_config):
     (optimizer,) = make_optimizers(generator_model, train_config)
     for each in optimizer.param_groups:
         for parameter in each["params"]:
             assert each["weight_decay"] == (0.1 if parameter.dim() == 2 else 0.0)
 
 
-def test_muon_moves_the_matrices_of_the_blocks(generator_model, train_config):
+def test_muon_updates_block_matrices(generator_model, train_config):
     config = replace(train_config, learning_rate=0.02, optimizer=Muon(adam_learning_rate=0.003))
     muon, adam = make_optimizers(generator_model, config)
     assert isinstance(muon, torch.optim.Muon)
@@ -52,7 +52,7 @@ def test_muon_moves_the_matrices_of_the_blocks(generator_model, train_config):
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(), Muon()])
-def test_what_is_frozen_has_no_rule(generator_model, train_config, optimizer):
+def test_frozen_parameters_are_not_optimized(generator_model, train_config, optimizer):
     generator_model.stack.requires_grad_(False)
     config = replace(train_config, optimizer=optimizer)
     moved = {

@@ -1,4 +1,4 @@
-"""bfloat16 where the machine multiplies in it, and never for the weights or the loss."""
+"""bfloat16 where the hardware supports it, never for weights or loss."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def float32_unless_asked():
-    """Here the machine is asked."""
+    """Overrides the fixture: here the hardware decides."""
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def batch():
     return Batch(tokens[:, :-1], tokens[:, 1:])
 
 
-def test_what_is_asked_for_is_taken_and_auto_follows_the_hardware(monkeypatch):
+def test_precision_is_explicit_or_follows_hardware(monkeypatch):
     assert precision.resolve("float32", CPU) == "float32"
     assert precision.resolve("bfloat16", CPU) == "bfloat16"
     for can, chosen in (({"avx512_bf16": True}, "bfloat16"), ({"amx_bf16": True}, "bfloat16")):
@@ -31,13 +31,13 @@ def test_what_is_asked_for_is_taken_and_auto_follows_the_hardware(monkeypatch):
     assert precision.resolve("auto", torch.device("mps")) == "float32"
 
 
-def test_float32_is_the_loss_itself(modern_model, batch):
+def test_float32_leaves_loss_unchanged(modern_model, batch):
     plain, _ = modern_model.loss(batch)
     same, _ = precision.autocast_loss(modern_model.loss, "float32", CPU)(batch)
     assert torch.equal(plain, same)
 
 
-def test_bfloat16_is_close_and_its_loss_and_gradients_have_32_bits(modern_model, batch):
+def test_bfloat16_is_close_with_float32_loss_and_gradients(modern_model, batch):
     plain, _ = modern_model.loss(batch)
     half, _ = precision.autocast_loss(modern_model.loss, "bfloat16", CPU)(batch)
     assert half.dtype == torch.float32

@@ -1,4 +1,4 @@
-"""What is computed again is the same, bit for bit, and much less is kept."""
+"""Activation recomputation: bitwise the same gradients with less memory."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def equal(one, other):
 
 
 def kept_bytes(model, batch, what):
-    """Distinct memory that a forward pass leaves behind for the backward pass."""
+    """Memory that a forward pass stores for the backward pass."""
     recompute.apply(model, what)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept = {}
@@ -47,7 +47,7 @@ def kept_bytes(model, batch, what):
 
 @pytest.mark.parametrize("what", VALUES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gradients_are_the_same_bit_for_bit_with_dropout(family, what, small, example):
+def test_gradients_are_bitwise_equal_with_dropout(family, what, small, example):
     config = small(family, dropout=EVERYWHERE, layers=3)
     model, batch = build(config).train(), example(config)
     names = [name for name, _ in model.named_parameters()]
@@ -57,14 +57,14 @@ def test_gradients_are_the_same_bit_for_bit_with_dropout(family, what, small, ex
 
 @pytest.mark.parametrize("what", VALUES)
 @pytest.mark.parametrize("half", ["bfloat16", "float16"])
-def test_in_half_precision_too(half, what, small, example):
+def test_gradients_are_bitwise_equal_in_half_precision(half, what, small, example):
     config = small("gpt2", dropout=EVERYWHERE)
     model, batch = build(config).train(), example(config)
     assert equal(gradients(model, batch, None, half), gradients(model, batch, what, half))
 
 
 @pytest.mark.parametrize("what", VALUES)
-def test_a_memory_is_read_as_it_was(what, small, example):
+def test_gradients_are_bitwise_equal_with_memory(what, small, example):
     """Three segments, each after the memory of the ones before; the memory moves on between."""
     config = small("xl", dropout=EVERYWHERE)
 
@@ -85,7 +85,7 @@ def test_a_memory_is_read_as_it_was(what, small, example):
 
 
 @pytest.mark.parametrize("what", VALUES)
-def test_a_compiled_model_gives_the_same_gradient(what, small, example):
+def test_compiled_model_gives_same_gradients(what, small, example):
     """Traced and differentiated by the compiler, without the C++ that takes a minute."""
     torch.compiler.reset()
     config = small("gpt2")
@@ -98,7 +98,7 @@ def test_a_compiled_model_gives_the_same_gradient(what, small, example):
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
 
 
-def test_less_is_kept(small, example):
+def test_recomputation_saves_activation_memory(small, example):
     config = small("gpt2", layers=12, width=32, hidden=128, vocabulary=13)
     model, batch = build(config).train(), example(config, size=4, length=12)
     kept = {what: kept_bytes(model, batch, what) for what in (None, *VALUES)}
@@ -107,7 +107,7 @@ def test_less_is_kept(small, example):
     assert kept[2] < kept["attention"] < 0.9 * kept[None]
 
 
-def test_a_value_in_words():
+def test_describe_recompute_setting():
     assert [recompute.describe(what) for what in (None, 1, 3, "attention")] == [
         "nothing", "every block", "every 3. block", "attention",
     ]  # fmt: skip

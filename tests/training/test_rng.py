@@ -1,4 +1,4 @@
-"""Every rank draws numbers of its own, and draws on where it stood."""
+"""Random state: separate per rank, and restored exactly."""
 
 import random
 
@@ -10,7 +10,7 @@ from clearformer.training import rng
 CPU = torch.device("cpu")
 
 
-def test_ranks_and_steps_draw_different_numbers_and_the_same_again():
+def test_seed_rank_is_deterministic_and_distinct():
     def drawn(*place):
         rng.seed_rank(*place)
         return torch.rand(4)
@@ -20,7 +20,7 @@ def test_ranks_and_steps_draw_different_numbers_and_the_same_again():
     assert not any(drawn(1, 2, 3).equal(each) for each in others)
 
 
-def test_a_generator_goes_on_where_it_stood():
+def test_restore_continues_random_state():
     saved = rng.states(CPU, SINGLE_PROCESS)
     expected = torch.rand(4)
     rng.restore(saved, CPU, rank=0)
@@ -29,7 +29,7 @@ def test_a_generator_goes_on_where_it_stood():
     assert torch.rand(4).equal(expected)
 
 
-def test_a_checkpoint_that_knows_torch_alone_leaves_the_others():
+def test_restore_of_torch_state_keeps_other_generators():
     rng.seed(1)
     states = rng.states(CPU, SINGLE_PROCESS)
     assert {"cpu", "python", "numpy"} <= states.keys()
@@ -39,7 +39,7 @@ def test_a_checkpoint_that_knows_torch_alone_leaves_the_others():
     assert random.random() == wanted
 
 
-def test_one_seed_is_one_state():
+def test_same_seed_gives_same_state():
     found = []
     for _ in range(2):
         rng.seed(2**40)

@@ -1,4 +1,4 @@
-"""Learning rates over a run, at the places where each shape can be told by hand."""
+"""Learning rate schedules, at points that can be computed by hand."""
 
 import itertools
 import math
@@ -48,37 +48,37 @@ def clock_curve(schedule, seconds, budget):
         (StableThenDecay(decay=0.4), 1.0, 0.0),
     ],
 )
-def test_shapes(schedule, progress, expected):
+def test_schedule_values_at_known_points(schedule, progress, expected):
     assert factor(schedule, 10_000, progress, OVER) == pytest.approx(expected)
     assert from_start(schedule, 10_000, progress) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)
-def test_warm_up_is_a_line(kind):
+def test_warmup_is_linear(kind):
     assert steps_curve(kind(warmup=4), 100)[:4] == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_the_originals_schedule():
+def test_inverse_sqrt_schedule():
     rates = steps_curve(InverseSqrt(warmup=100), 1000)
     assert rates[49] == pytest.approx(0.5)
     assert rates[99] == pytest.approx(1.0)
     assert rates[399] == pytest.approx(0.5)
 
 
-def test_the_decay_covers_what_the_warm_up_leaves():
+def test_decay_covers_steps_after_warmup():
     rates = steps_curve(Linear(warmup=10), 110)
     assert rates[9] == rates[10] == 1.0
     assert rates[60] == pytest.approx(0.5)
     assert rates[109] == pytest.approx(0.01)
 
 
-def test_a_short_run_warms_up_for_a_tenth_of_it():
+def test_short_run_limits_warmup_to_a_tenth():
     rates = steps_curve(Cosine(warmup=50), 56)
     assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert sum(rates) / 56 > 0.45
 
 
-def test_a_short_run_by_the_clock_warms_up_for_a_tenth_of_its_time():
+def test_short_timed_run_limits_warmup_to_a_tenth():
     seconds = [each * 2.0 for each in range(56)]  # 112 seconds
     rates = clock_curve(Cosine(warmup=50), seconds, 112)
     assert rates[0] == 1 / 50
@@ -93,7 +93,7 @@ def test_every_schedule_reaches_the_base_rate_and_never_exceeds_it(kind, warmup)
     schedule = kind(warmup=warmup)
     for total in (1, 2, 9, 56, 1000):
         curves = [steps_curve(schedule, total)]
-        for pause in (0.0, 0.3):  # a machine that stands still in the middle of it
+        for pause in (0.0, 0.3):  # a pause in the middle of the run
             seconds = [each / total + (pause if each > total / 2 else 0) for each in range(total)]
             curves.append(clock_curve(schedule, [s for s in seconds if s < 1], 1.0))
         for rates in curves:
@@ -110,12 +110,12 @@ def test_every_schedule_reaches_the_base_rate_and_never_exceeds_it(kind, warmup)
 
 @pytest.mark.parametrize("kind", [Linear, Cosine, StableThenDecay])
 @pytest.mark.parametrize("warmup", [0, 20])
-def test_a_decay_ends_at_its_final_rate(kind, warmup):
+def test_decay_ends_at_final_rate(kind, warmup):
     schedule = kind(warmup=warmup, final=0.25)
     assert factor(schedule, 300, 1.0, by_steps(schedule, 300, 300)) == 0.25
 
 
-def test_a_decay_over_the_whole_run_waits_for_the_warm_up():
+def test_decay_starts_after_warmup():
     assert max(steps_curve(StableThenDecay(warmup=10, decay=1.0), 100)) == 1.0
 
 

@@ -1,4 +1,4 @@
-"""One step: accumulation is the big batch, and nothing that is not finite reaches a weight."""
+"""One training step: accumulation equals the full batch, and NaN or inf never reach the weights."""
 
 import copy
 
@@ -38,7 +38,7 @@ def gradients(model, batches, counts, train_config):
 
 
 @pytest.mark.parametrize("parts", [2, 4, 8])
-def test_accumulation_is_the_big_batch(generator_model, train_config, ragged, parts):
+def test_accumulation_equals_full_batch(generator_model, train_config, ragged, parts):
     counts = (ragged.targets != IGNORE).sum()[None]
     whole, expected = gradients(generator_model, [ragged], counts, train_config)
     pieces, found = gradients(generator_model, cut(ragged, parts), counts, train_config)
@@ -48,7 +48,7 @@ def test_accumulation_is_the_big_batch(generator_model, train_config, ragged, pa
         torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-7)
 
 
-def test_the_mean_of_means_would_be_another_gradient(generator_model, train_config, ragged):
+def test_mean_of_means_gives_different_gradient(generator_model, train_config, ragged):
     """The control: dividing each micro-batch by its own count is wrong by a lot."""
     counts = (ragged.targets != IGNORE).sum()[None]
     _, expected = gradients(generator_model, [ragged], counts, train_config)
@@ -62,7 +62,7 @@ def test_the_mean_of_means_would_be_another_gradient(generator_model, train_conf
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-def test_what_is_not_finite_never_reaches_a_weight(generator_model, train_config, ragged, poison):
+def test_non_finite_loss_leaves_weights_unchanged(generator_model, train_config, ragged, poison):
     optimizers = make_optimizers(generator_model, train_config)
     before = [parameter.detach().clone() for parameter in generator_model.parameters()]
 
@@ -78,7 +78,7 @@ def test_what_is_not_finite_never_reaches_a_weight(generator_model, train_config
         assert own.detach().equal(old)
 
 
-def test_a_batch_without_targets_moves_nothing(generator_model, train_config, ragged):
+def test_batch_without_targets_leaves_weights_unchanged(generator_model, train_config, ragged):
     optimizers = make_optimizers(generator_model, train_config)
     before = [parameter.detach().clone() for parameter in generator_model.parameters()]
     empty = Batch(ragged.tokens, torch.full_like(ragged.targets, IGNORE))
@@ -95,7 +95,7 @@ def test_a_batch_without_targets_moves_nothing(generator_model, train_config, ra
         assert own.detach().equal(old)
 
 
-def test_clipping_bounds_the_norm(generator_model, train_config, ragged):
+def test_clipping_bounds_gradient_norm(generator_model, train_config, ragged):
     optimizers = make_optimizers(generator_model, train_config)
     outcome = train_step(
         generator_model.loss,

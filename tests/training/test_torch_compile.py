@@ -12,7 +12,7 @@ from clearformer.training.torch_compile import compiled
 
 
 class Model(nn.Module):
-    """As little as a model needs here: a loss."""
+    """A minimal model with a loss."""
 
     def __init__(self, loss):
         super().__init__()
@@ -20,7 +20,7 @@ class Model(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler looks at .grad, and torch warns of it
-def test_a_compiled_model_keeps_its_loss_in_chunks(small, example, gradients, monkeypatch):
+def test_compiled_model_uses_chunked_loss(small, example, gradients, monkeypatch):
     monkeypatch.setattr(vocabulary_loss, "CHUNK", 5 * 13)
     config = small("gpt2")
     model, batch = build(config).train(), example(config, size=4)
@@ -40,7 +40,7 @@ def test_a_compiled_model_keeps_its_loss_in_chunks(small, example, gradients, mo
     assert len(chunks) == 7  # 32 rows, 5 at a time
 
 
-def test_it_tries_once_and_says_it_once(monkeypatch):
+def test_compile_failure_is_reported_once(monkeypatch):
     tried, said = [], []
 
     def failing(loss):
@@ -58,7 +58,7 @@ def test_it_tries_once_and_says_it_once(monkeypatch):
     assert "the run continues without it" in said[0]
 
 
-def test_a_mistake_of_the_model_is_its_own(monkeypatch):
+def test_model_errors_are_not_swallowed(monkeypatch):
     def broken(batch):
         raise ValueError("a mistake")
 

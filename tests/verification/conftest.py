@@ -1,4 +1,4 @@
-"""Models to verify: the sources of benchmarks/verify_models, whole and with a bug planted."""
+"""Fixtures: the models of benchmarks/verify_models, correct and with a planted bug."""
 
 import sys
 from pathlib import Path

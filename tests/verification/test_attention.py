@@ -1,4 +1,4 @@
-"""Attention found in traces: operands, factors, fills and weights."""
+"""Attention events in traces: operands, factors, mask values and weights."""
 
 import math
 
@@ -36,7 +36,7 @@ def fused():
 
 
 @pytest.mark.parametrize("function", [explicit, summed, fused])
-def test_three_ways_to_write_it_are_one(function):
+def test_recognizes_equivalent_implementations(function):
     event = attention_of(function)
     assert event.head_width == 4
     assert event.factor == pytest.approx(0.5)
@@ -50,12 +50,12 @@ def test_factors_before_and_after_the_product_multiply():
     assert event.factor == pytest.approx(0.25)
 
 
-def test_a_learned_scale_is_unknown():
+def test_learned_scale_is_unknown():
     scale = nn.Parameter(torch.ones(3, 1, 1))
     assert attention_of(lambda: ((Q @ K.mT) * scale).softmax(-1) @ V).factor is None
 
 
-def test_fills_of_masks_are_seen():
+def test_records_mask_fill_values():
     hidden = torch.ones(5, 5).triu(1).bool()
     event = attention_of(lambda: (Q @ K.mT).masked_fill(hidden, -1e4).softmax(-1) @ V)
     assert event.fills == [-1e4]
@@ -72,16 +72,16 @@ def test_fills_of_masks_are_seen():
     assert event.seen.equal(torch.ones(5, 5).tril().bool())
 
 
-def test_normed_queries_are_noticed():
+def test_detects_normalized_queries():
     event = attention_of(lambda: (F.normalize(Q, dim=-1) @ K.mT).softmax(-1) @ V)
     assert event.normed
 
 
-def test_the_axis_of_the_softmax():
+def test_detects_softmax_axis():
     assert softmax_axis(attention_of(lambda: (Q @ K.mT).softmax(dim=2) @ V)) == -2
 
 
-def test_a_scale_of_one_can_be_stated():
+def test_states_no_scale_reads_source():
     assert states_no_scale("self.scaling = 1.0", "")
     assert states_no_scale("# not scaled, as in T5", "")
     assert not states_no_scale("y = q @ k", "")

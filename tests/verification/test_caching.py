@@ -1,11 +1,11 @@
-"""Caches of models: found by trying, and run in pieces."""
+"""Finding and using the cache of a model."""
 
 import torch
 
 from clearformer.verification.caching import find_cache, tensors_in
 
 
-def test_a_cache_of_tuples_is_found_and_used(probe):
+def test_finds_and_uses_tuple_cache(probe):
     made = probe("rotary")
     form = find_cache(made)
     assert form.label == "past"
@@ -13,17 +13,17 @@ def test_a_cache_of_tuples_is_found_and_used(probe):
     assert made.differs(form.run(made, made.base, [4, 2, 1]), whole) == 0
 
 
-def test_our_own_caches_are_found(probe):
+def test_finds_clearformer_caches(probe):
     made = probe("ours_attention")
     form = find_cache(made)
     assert form.label == "clearformer caches"
     assert made.differs(form.run(made, made.base, [3, 4]), made.run(made.base)) == 0
 
 
-def test_a_model_without_one_has_none(probe):
+def test_finds_no_cache_in_model_without_one(probe):
     assert find_cache(probe("gpt")) is None
 
 
-def test_tensors_of_nested_caches():
+def test_tensors_in_nested_caches():
     x = torch.ones(1)
     assert len(tensors_in([(x, x), {"k": x}])) == 3

@@ -1,4 +1,4 @@
-"""Calls: forms are found from signatures, and outputs from what comes back."""
+"""Calling conventions: inferred from signatures and outputs."""
 
 import pytest
 import torch
@@ -30,35 +30,35 @@ def module(forward):
         (lambda self, idx, targets=None: idx, Form("idx")),
     ],
 )
-def test_the_first_form(forward, form):
+def test_first_candidate_form(forward, form):
     assert next(candidates(module(forward))) == form
 
 
-def test_masks_that_must_be_passed_are_none_at_first():
+def test_required_mask_is_none_at_first():
     form = next(candidates(module(lambda self, x, mask: x)))
     assert form.supplied["mask"](2, 3, torch.float32) is None
 
 
-def test_time_first():
+def test_time_first_arguments():
     form = Form(None, time_first=True)
     (stream,), _ = form.arguments(Inputs(torch.zeros(2, 5, 4)), torch.float32)
     assert stream.shape == (5, 2, 4)
 
 
-def test_a_triangle_hides_the_future():
+def test_lower_triangle_masks():
     table = lower_triangle("11TT", hide=False)(2, 3, torch.float32)
     assert table.shape == (1, 1, 3, 3)
     assert table[0, 0].equal(torch.ones(3, 3).tril().bool())
     assert lower_triangle("TT", hide=True)(2, 3, torch.float32).equal(~table[0, 0])
 
 
-def test_sizes_are_guessed():
+def test_guesses_width_and_length():
     model = nn.Linear(24, 7)
     assert widths(model)[0] == 24
     assert lengths(model, 3)[0] == 11  # 7 is a size of the model
 
 
-def test_outputs():
+def test_main_output_and_loss_output():
     logits, loss = torch.zeros(2, 3, 4), torch.tensor(1.0)
     assert main_output((logits, loss)) is logits
     assert main_output({"logits": logits, "x": torch.zeros(2, 3, 5)}) is logits

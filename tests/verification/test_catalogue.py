@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from verify_models.mutants import MUTANTS
 from verify_models.sources import SOURCES
 
-# Reported as information, or of no model that fits here; their checks have tests of their own.
+# Reported as information, or not applicable to these models; their checks have their own tests.
 UNPLANTED = {"output-projection-missing", "gelu-variant", "cross-attention-recomputed"}
 QUICK = [name for name in SOURCES if not name.startswith(("hf_", "x_"))]
 
@@ -38,7 +38,7 @@ def test_every_bug_belongs_to_a_check():
 
 
 @pytest.mark.parametrize("bug", sorted(first_of_each_bug()))
-def test_a_planted_bug_is_named(bug):
+def test_planted_bug_is_found(bug):
     torch.manual_seed(0)
     report = verify(first_of_each_bug()[bug].model())
     assert bug in [each.name for each in report.problems], str(report)
@@ -46,13 +46,13 @@ def test_a_planted_bug_is_named(bug):
 
 
 @pytest.mark.parametrize("source", QUICK)
-def test_a_correct_model_gives_no_alarm(source):
+def test_correct_model_gives_no_finding(source):
     torch.manual_seed(0)
     report = verify(SOURCES[source].model())
     assert report, str(report)
     assert not report.skipped
 
 
-def test_names_that_do_not_exist_are_refused():
+def test_rejects_unknown_check_names():
     with pytest.raises(ValueError, match="there is no check 'future-leek': did you mean"):
         chosen_names(["future-leek"], None)

@@ -1,4 +1,4 @@
-"""verify: state is left alone, claims are obeyed, our own families are clean."""
+"""verify(): the model's state is unchanged, claims are respected, own families pass."""
 
 import random
 from dataclasses import replace
@@ -18,7 +18,7 @@ def state(model):
     return values, [part.training for part in model.modules()]
 
 
-def test_weights_modes_gradients_and_random_numbers_are_left_as_they_were(planted):
+def test_verify_restores_model_and_random_state(planted):
     model = planted("gpt").train()
     model.blocks[0].eval()
     before, modes = state(model)
@@ -47,7 +47,7 @@ def known_presets():
 
 
 @pytest.mark.parametrize("name", known_presets())
-def test_our_own_families_are_clean(name):
+def test_own_families_pass(name):
     config = preset(name)
     sizes = {"layers": 2, "width": 32, "heads": 4, "hidden": 48, "length": 64, "vocabulary": 60}
     if getattr(config, "key_heads", None):
@@ -59,15 +59,15 @@ def test_our_own_families_are_clean(name):
     assert report, str(report)
 
 
-def test_a_claim_can_be_made(planted):
-    model = planted("seed")  # looks both ways
+def test_claim_can_be_given(planted):
+    model = planted("seed")  # bidirectional
     assert verify(model)
     report = verify(model, as_="causal-attention")
     assert [each.name for each in report.problems] == ["future-leak"]
     assert "you said causal-attention" in report.assumptions[0]
 
 
-def test_an_unknown_claim_is_refused(planted):
+def test_rejects_unknown_claim(planted):
     with pytest.raises(ValueError, match="as is 'gpt', but it must be one of causal-lm"):
         verify(planted("seed"), as_="gpt")
 
@@ -79,14 +79,14 @@ def test_only_and_skip(planted):
     assert verify(wrong, skip=["scale-missing"]).names == ("finite-mask",)
 
 
-def test_a_module_that_fails_for_a_known_reason_is_explained(planted):
+def test_failing_module_is_explained_by_known_bug(planted):
     report = verify(
         planted("seed_second", "q[:, :, part] @ k[:, :, part]", "q[:, part] @ k[:, part]")
     )
     assert report.names == ("heads-slice-time",)
 
 
-def test_an_unknown_output_is_one_sentence():
+def test_rejects_unknown_output():
     class Strange(nn.Module):
         def forward(self, x):
             return "text"
@@ -97,14 +97,14 @@ def test_an_unknown_output_is_one_sentence():
         verify(Strange())
 
 
-def test_a_module_without_weights_is_refused():
+def test_rejects_module_on_meta_device():
     with torch.device("meta"):
         model = nn.MultiheadAttention(8, 2, batch_first=True)
     with pytest.raises(ValueError, match="on the meta device and has no weights"):
         verify(model)
 
 
-def test_a_module_that_returns_a_loss_is_looked_at_inside(planted):
+def test_module_that_returns_loss_is_checked_inside(planted):
     class Loss(nn.Module):
         def __init__(self, net):
             super().__init__()
@@ -116,7 +116,7 @@ def test_a_module_that_returns_a_loss_is_looked_at_inside(planted):
     assert verify(Loss(planted("gpt"))).assumptions[-1] == "Loss returns a loss: net is looked at"
 
 
-def test_heads_in_a_list_and_a_first_token_classifier_give_no_alarm():
+def test_module_list_heads_and_first_token_classifier_pass():
     class Heads(nn.Module):
         def __init__(self):
             super().__init__()
@@ -161,7 +161,7 @@ def test_threads_are_restored():
     assert torch.get_num_threads() == before
 
 
-def test_the_same_seed_gives_the_same_report(planted):
+def test_same_seed_gives_same_report(planted):
     model = planted("gpt", 'float("-inf")', "-1e4")
     one, two = (verify(model, seed=5) for _ in range(2))
     assert one.findings == two.findings

@@ -1,4 +1,4 @@
-"""Claims: what a model says about itself."""
+"""Claims: what a model's names and flags state about it."""
 
 import pytest
 import torch
@@ -26,29 +26,29 @@ def named(name, **attributes):
         (named("SelfAttention", causal=False), None),
     ],
 )
-def test_names_and_flags(model, causal):
+def test_claim_from_names_and_flags(model, causal):
     claim = claim_of(model, None, None)
     assert claim.causal is causal
     assert claim.reason
 
 
-def test_what_is_said_outweighs_names():
+def test_explicit_claim_overrides_names():
     assert claim_of(named("TinyGPT"), None, "encoder").causal is False
     assert claim_of(named("TextEncoder"), None, "causal-lm").causal is True
 
 
-def test_a_triangular_buffer_is_a_claim():
+def test_triangular_buffer_claims_causality():
     model = named("Thing")
     model.register_buffer("tri", torch.ones(8, 8).tril())
     assert claim_of(model, None, None).causal is True
 
 
-def test_windows_are_read():
+def test_claim_reads_window_and_stride():
     assert claim_of(named("Thing", sliding_window=6), None, None).window == 6
     assert claim_of(named("Thing", stride=4), None, None).sparse == "stride is set"
 
 
-def test_triangles():
+def test_is_triangle():
     ones = torch.ones(4, 4)
     assert is_triangle(ones.tril().bool())
     assert is_triangle(ones.triu(1).bool())

@@ -1,10 +1,10 @@
-"""Entries: severities, and findings that explain others."""
+"""Catalogue entries: severities, and findings that explain others."""
 
 from clearformer.verification.entries import ENTRIES, finding, resolve
 from clearformer.verification.findings import Severity
 
 
-def test_a_cause_replaces_what_it_explains():
+def test_cause_replaces_explained_findings():
     found = [
         finding("future-leak", "a"),
         finding("softmax-axis", "b"),
@@ -15,7 +15,7 @@ def test_a_cause_replaces_what_it_explains():
     assert kept.consequences == ("future-leak",)
 
 
-def test_information_explains_nothing():
+def test_info_findings_explain_nothing():
     found = [finding("future-leak", "a"), finding("softmax-axis", "b", severity=Severity.INFO)]
     assert [each.name for each in resolve(found)] == ["future-leak", "softmax-axis"]
 

@@ -13,7 +13,7 @@ FOUND = finding(
 REPORT = Report("m.py:M", "an encoder", ("both ways",), (FOUND,), ("scale",), {"order": "why"}, 1.5)
 
 
-def test_text_tells_what_where_and_how():
+def test_text_report_contents():
     text = "\n".join(report_lines(REPORT))
     assert text.startswith("verify m.py:M   read as: an encoder   1 check, 1 finding, 1.5 s")
     for part in (
@@ -26,20 +26,20 @@ def test_text_tells_what_where_and_how():
         assert part in text
 
 
-def test_json_can_be_read_back():
+def test_json_report_round_trip():
     found = json.loads(json.dumps(report_json(REPORT)))
     assert found["findings"][0]["name"] == "scale-missing"
     assert found["not_checked"] == {"order": "why"}
 
 
-def test_junit_has_a_failure_for_each_problem():
+def test_junit_report_has_failure_per_problem():
     suite = ElementTree.fromstring(report_junit(REPORT))
     assert suite.attrib["failures"] == "1"
     assert [case.attrib["name"] for case in suite] == ["scale", "scale-missing"]
     assert "\x1b" not in report_junit(REPORT)
 
 
-def test_a_test_is_python_and_names_the_bug():
+def test_generated_test_is_valid_python():
     text = as_test(FOUND, "m.py:M", seed=3, kind="encoder")
     compile(text, "test", "exec")
     assert "verify('m.py:M', only=['scale-missing'], seed=3, as_='encoder')" in text

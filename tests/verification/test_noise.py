@@ -1,4 +1,4 @@
-"""Copies with noise; random numbers and dtypes restored."""
+"""Working copies with noise; random state and dtype are restored."""
 
 import random
 
@@ -15,7 +15,7 @@ from clearformer.verification.noise import (
 )
 
 
-def test_zeros_become_noise_and_shared_stays_shared():
+def test_zeros_become_noise_and_tied_weights_stay_tied():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     nn.init.zeros_(model[0].weight)
     model[1].weight = model[0].weight
@@ -25,21 +25,21 @@ def test_zeros_become_noise_and_shared_stays_shared():
     assert not model[0].weight.any()
 
 
-def test_too_large_is_refused(monkeypatch):
+def test_rejects_too_large_model(monkeypatch):
     monkeypatch.setattr("clearformer.verification.noise.MAX_PARAMETERS", 10)
     with pytest.raises(ValueError, match="has 20 parameters, but at most 10 are checked"):
         working_copy(nn.Linear(4, 4))
     assert MAX_PARAMETERS > 10**6
 
 
-def test_what_cannot_be_copied_is_refused():
+def test_rejects_model_that_cannot_be_copied():
     model = nn.Linear(2, 2)
     model.held = (x for x in ())
     with pytest.raises(ValueError, match=r"cannot be copied with copy.deepcopy"):
         working_copy(model)
 
 
-def test_generators_are_restored():
+def test_random_state_is_restored():
     torch.manual_seed(1)
     random.seed(1)
     before = torch.get_rng_state(), random.getstate()
@@ -50,7 +50,7 @@ def test_generators_are_restored():
     assert before[1] == random.getstate()
 
 
-def test_the_default_dtype_is_restored():
+def test_default_dtype_is_restored():
     with default_dtype(torch.float64):
         assert torch.ones(1).dtype is torch.float64
     assert torch.ones(1).dtype is torch.float32

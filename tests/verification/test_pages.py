@@ -1,4 +1,4 @@
-"""Pages: one for each bug, the same in docs/verify.md."""
+"""Documentation pages: one per bug, identical in docs/verify.md."""
 
 from pathlib import Path
 
@@ -14,18 +14,18 @@ def test_every_bug_has_a_page():
     assert set(PAGES) == set(ENTRIES)
 
 
-def test_the_documentation_holds_the_same_pages():
+def test_documentation_contains_same_pages():
     assert all_pages().strip() in DOCS.read_text()
 
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
-def test_a_page_shows_the_wrong_line_and_the_right_one(name):
+def test_page_shows_wrong_and_right_code(name):
     told = PAGES[name]
     assert told.wrong != told.right
     for part in (told.does, told.wrong, told.right, told.shows):
         assert part in page(name)
 
 
-def test_an_unknown_name_is_refused():
+def test_rejects_unknown_name():
     with pytest.raises(ValueError, match="there is no check 'scale-mising': did you mean"):
         page("scale-mising")

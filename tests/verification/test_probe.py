@@ -1,4 +1,4 @@
-"""The probe: finds out how to call a module, and says what it assumed."""
+"""The probe: infers how to call a module, and states its assumptions."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from clearformer.verification.check import read_as
 from clearformer.verification.probe import Probe, UncallableError
 
 
-def test_tokens_vectors_and_pairs(probe):
+def test_infers_tokens_vectors_and_pairs(probe):
     assert (probe("gpt").vocabulary, probe("gpt").is_language_model) == (50, True)
     assert (probe("seed").vocabulary, probe("seed").width) == (None, 32)
     translator = probe("translator")
@@ -17,7 +17,7 @@ def test_tokens_vectors_and_pairs(probe):
     assert read_as(translator).startswith("encoder-decoder, 6 attentions, 4 heads")
 
 
-def test_time_first_is_found_where_positions_are():
+def test_infers_time_first_layout():
     class TimeFirst(nn.Module):
         def __init__(self):
             super().__init__()
@@ -34,7 +34,7 @@ def test_time_first_is_found_where_positions_are():
     assert "time is the first axis" in probe.notes[0]
 
 
-def test_a_causal_mask_is_passed_where_the_caller_must():
+def test_passes_causal_mask_if_required():
     class CausalLayer(nn.Module):
         def __init__(self):
             super().__init__()
@@ -47,7 +47,7 @@ def test_a_causal_mask_is_passed_where_the_caller_must():
     assert probe.notes == ["a causal mask is passed as attn_mask"]
 
 
-def test_what_cannot_be_called_is_told():
+def test_reports_module_that_cannot_be_called():
     class Odd(nn.Module):
         def forward(self, left, right, middle):
             raise RuntimeError("three of a kind")
@@ -63,7 +63,7 @@ def test_special_ids_are_avoided(probe):
     assert 0 not in Probe(model).ordinary_ids.tolist()
 
 
-def test_a_change_changes_one_place(probe):
+def test_change_affects_one_position(probe):
     made = probe("gpt")
     changed = made.change(made.base, 1, 2)
     assert (changed.stream != made.base.stream).nonzero().tolist() == [[1, 2]]

@@ -25,7 +25,7 @@ def test_wrong(verify):
 """
 
 
-def test_a_report_fails_the_test(tmp_path):
+def test_failing_report_fails_test(tmp_path):
     (tmp_path / "test_mine.py").write_text(WRONG)
     words = ["-m", "pytest", "-q", "test_mine.py"]  # the plugin is found by its entry point
     outcome = subprocess.run(
@@ -37,7 +37,7 @@ def test_a_report_fails_the_test(tmp_path):
     assert "test_mine.py:13" in outcome.stdout
 
 
-def test_the_plugin_is_an_entry_point():
+def test_plugin_is_registered_as_entry_point():
     import tomllib
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Signatures: roles by names."""
+"""Signatures: argument roles by name."""
 
 import pytest
 from torch import nn
@@ -29,17 +29,17 @@ from clearformer.verification.signature import (
         ("temperature", "other"),
     ],
 )
-def test_roles(name, role):
+def test_role_of_argument_name(name, role):
     assert role_of(name) == role
 
 
-def test_parameters_and_what_is_required():
+def test_parameters_and_required_arguments():
     found = parameters_of(lambda x, mask=None, *rest, **more: x)
     assert [(each.name, each.required) for each in found] == [("x", True), ("mask", False)]
     assert required_arguments(nn.Linear) == ["in_features", "out_features"]
 
 
-def test_a_config_is_read():
+def test_config_of_model():
     model = nn.Identity()
     assert config_of(model) == {}
     model.config = type("Config", (), {"to_dict": lambda self: {"vocab_size": 9}})()

@@ -66,7 +66,7 @@ def test_classes_factories_and_modules(file):
         ("mine.py:Needs(1, 2, 3)", "Needs cannot be built: TypeError"),
     ],
 )
-def test_errors_are_one_sentence(file, monkeypatch, text, sentence):
+def test_rejects_invalid_targets(file, monkeypatch, text, sentence):
     monkeypatch.chdir(file.parent)
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         open_target(text)
@@ -74,23 +74,23 @@ def test_errors_are_one_sentence(file, monkeypatch, text, sentence):
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_does_not_import_shows_its_own_error(tmp_path):
+def test_file_with_import_error_shows_it(tmp_path):
     (tmp_path / "bad.py").write_text("import torch\nraise RuntimeError('half a file')\n")
     with pytest.raises(ValueError, match=r"bad.py cannot be imported: RuntimeError: half a file"):
         open_target(f"{tmp_path}/bad.py:A")
 
 
-def test_other_values_are_refused():
+def test_rejects_other_values():
     with pytest.raises(ValueError, match="int cannot be verified: pass a torch module"):
         open_target(3)
 
 
-def test_a_run_is_opened(trained_translator):
+def test_opens_run(trained_translator):
     target = open_target(str(trained_translator))
     assert target.notes[0].startswith("the model of ")
 
 
-def test_a_hugging_face_folder_is_opened_with_its_weights(tmp_path):
+def test_opens_hugging_face_folder_with_weights(tmp_path):
     config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, n_positions=16, vocab_size=40)
     theirs = transformers.GPT2LMHeadModel(config)
     theirs.save_pretrained(tmp_path)
@@ -102,7 +102,7 @@ def test_a_hugging_face_folder_is_opened_with_its_weights(tmp_path):
     assert verify(tmp_path)
 
 
-def test_of_a_large_model_a_reduced_copy_is_looked_at(monkeypatch):
+def test_large_model_is_checked_as_reduced_copy(monkeypatch):
     config = transformers.GPT2Config(n_layer=4, n_head=2, n_embd=16, n_positions=16, vocab_size=40)
     theirs = transformers.GPT2LMHeadModel(config)
     monkeypatch.setattr(noise, "LARGE", 1000)

@@ -29,14 +29,14 @@ def traced(model, x):
     return trace
 
 
-def test_operations_have_one_name_a_module_and_a_line():
+def test_operations_have_name_module_and_line():
     trace = traced(Outer(), torch.ones(2, 3))
     assert [op.name for op in trace.ops] == ["mul", "div", "softmax", "add"]
     assert [op.place.module for op in trace.ops] == ["inner", "inner", "inner", ""]
     assert all("test_trace.py:" in op.place.line for op in trace.ops)
 
 
-def test_values_are_copies_and_writing_in_place_is_followed():
+def test_records_copies_and_follows_in_place_operations():
     trace = traced(Outer(), torch.ones(2, 3))
     product, quotient, softmax, _ = trace.ops
     assert product.value.equal(torch.full((2, 3), 2.0))
@@ -45,7 +45,7 @@ def test_values_are_copies_and_writing_in_place_is_followed():
     assert trace.users(softmax)[0].name == "add"
 
 
-def test_torchs_own_attention_is_opened():
+def test_traces_torch_multihead_attention():
     model = nn.MultiheadAttention(8, 2, batch_first=True).eval()
     recorder = Recorder(model)
     x = torch.randn(2, 5, 8)
@@ -56,12 +56,12 @@ def test_torchs_own_attention_is_opened():
         torch.testing.assert_close(plain, model(x, x, x, need_weights=False)[0])
 
 
-def test_spellings():
+def test_operation_name_of_variants():
     names = [torch.Tensor.__itruediv__, torch.Tensor.div_, torch.true_divide]
     assert {operation_name(each) for each in names} == {"div"}
 
 
-def test_an_error_leaves_no_hooks():
+def test_error_leaves_no_hooks():
     class Fails(nn.Module):
         def forward(self, x):
             raise RuntimeError("no")

@@ -1,11 +1,13 @@
 """`clearformer attend "mary gave roses to susan"`: self-attention, step by step.
 
-Without a model each word is a random vector and attention has no parameters. With a model the
-same stages are shown for one of its layers and heads.
+Without a model each word is a random vector and attention has no parameters. With a model, trained
+or with random weights, the same stages are shown for one of its layers and heads.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +17,7 @@ import tyro
 from clearformer.cli.output import say
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import Tensor
 
 
@@ -25,13 +28,18 @@ class Attend:
     text: tyro.conf.Positional[str]
     """The words to attend to."""
     model: str | None = None
-    """A preset (`clearformer describe` lists them) with random weights; none: no parameters."""
+    """A trained model (a run, a Hugging Face folder, an exported file), or a preset with random
+    weights (`clearformer describe` lists them); none: attention without parameters."""
     layer: int = 0
     """Which layer of the model, from 0."""
     head: int = 0
     """Which head of the layer, from 0."""
+    part: str | None = None
+    """Of a trained translator: encoder, decoder or cross; none: encoder."""
+    target: str | None = None
+    """Of a trained translator: the target text that its decoder reads; none: its translation."""
     query: str | None = None
-    """The query word, or its position from 0; none: the second word."""
+    """The query word or token, or its position from 0; none: the second one."""
     mask: Literal["model", "none", "causal"] = "model"
     """The attention mask; without a model the default is none."""
     width: int = 4
@@ -50,25 +58,24 @@ class Attend:
         words = self.text.split()
         if not words:
             raise ValueError("the text has no words: give some, as in clearformer attend 'to be'")
-        query = _place(self.query, words)
-        shown: AttentionStages = (
-            Parameterless(self, words) if self.model is None else OfModel(self, words)
-        )
-        _print_stages(shown, words, query)
+        shown = self._stages(words)
+        _print_stages(shown, _place(self.query, shown.queries))
         if self.shuffle:
-            _print_shuffle(shown, words, self.seed)
+            _print_shuffle(shown, self.seed)
         if self.picture is not None:
             from clearformer.explore import figures
 
-            tables = [
-                ("raw dot products", shown.stages["scores_raw"]),
-                (f"scaled: ÷ {shown.divisor}", shown.stages["scores_scaled"]),
-                ("masked", shown.stages["scores_masked"]),
-                ("softmax: weights", shown.stages["weights"]),
-            ]
-            figures.save(figures.ladder(tables, words, shown.title), self.picture)
+            figures.save(shown.figure(), self.picture)
             say()
             say(f"picture: {self.picture}")
+
+    def _stages(self, words: list[str]) -> AttentionStages:
+        if self.model is not None and _is_trained(self.model):
+            return OfTrained(self)
+        for name in ("part", "target"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"--{name} is for a trained translator: give it as --model")
+        return Parameterless(self, words) if self.model is None else OfModel(self, words)
 
 
 class AttentionStages:
@@ -76,7 +83,21 @@ class AttentionStages:
 
     title: str
     divisor: str  # what raw scores are divided by
-    stages: dict[str, Tensor]
+    queries: list[str]  # the words that look
+    keys: list[str]  # the words that they look at
+    stages: Mapping[str, Tensor]
+
+    def figure(self) -> Figure:
+        """The tables of scores and weights, side by side."""
+        from clearformer.explore import figures
+
+        tables = [
+            ("raw dot products", self.stages["scores_raw"]),
+            (f"scaled: ÷ {self.divisor}", self.stages["scores_scaled"]),
+            ("masked", self.stages["scores_masked"]),
+            ("softmax: weights", self.stages["weights"]),
+        ]
+        return figures.ladder(tables, self.queries, self.title)
 
     def shuffle_errors(self, order: list[int]) -> list[tuple[str, float]]:
         """For each setting, the largest difference of f(shuffled) and shuffled f."""
@@ -93,6 +114,7 @@ class Parameterless(AttentionStages):
             raise ValueError(f"width is {asked.width}, but a vector has at least 1 number")
         self.title = f"attention without parameters, {asked.width} numbers a word"
         self.divisor = "1"
+        self.queries = self.keys = words
         self.vectors = word_vectors(words, asked.width, asked.seed)  # (T, E)
         self.stages = basic_stages(self.vectors, PATTERNS.get(asked.mask, PATTERNS["none"]))
 
@@ -103,7 +125,58 @@ class Parameterless(AttentionStages):
         return [("attention without parameters", float(error))]
 
 
-class OfModel(AttentionStages):
+class ShuffledModel(AttentionStages):
+    """A model whose tokens can be shuffled."""
+
+    model: object  # as `trace` takes it
+    tokens: Tensor  # (1, T)
+    place: tuple[str, int]  # part and layer
+
+    def shuffle_errors(self, order: list[int]) -> list[tuple[str, float]]:
+        return [
+            ("without positions, no mask", self._shuffle_error(order, positions=False)),
+            ("with the model's positions, no mask", self._shuffle_error(order, positions=True)),
+        ]
+
+    def _shuffle_error(self, order: list[int], positions: bool) -> float:
+        from clearformer.explore.trace import trace
+
+        straight, shuffled = (
+            trace(self.model, tokens, ["head_out"], mask="none", positions=positions).recorded[
+                self.place
+            ]
+            for tokens in (self.tokens, self.tokens[:, order])
+        )
+        difference = shuffled["head_out"] - straight["head_out"][:, :, order]
+        return float(difference.abs().max())
+
+
+class OfTrained(ShuffledModel):
+    """One head of a trained model; its tokens are those of its tokenizer."""
+
+    def __init__(self, asked: Attend) -> None:
+        from clearformer.cli.generated import note
+        from clearformer.model import load
+
+        assert asked.model is not None
+        model = load(asked.model)
+        note(*model.notes)
+        self.head = model.attend(
+            asked.text, layer=asked.layer, head=asked.head, part=asked.part, target=asked.target,
+            mask=asked.mask,
+        )  # fmt: skip
+        if asked.shuffle and self.head.part in ("decoder", "cross"):
+            raise ValueError(f"--shuffle has no meaning for the {self.head.part}: leave it out")
+        self.model, self.title, self.place = model, self.head.title, (self.head.part, asked.layer)
+        self.divisor = f"√{model.config.resolved_head_width}"
+        self.queries, self.keys, self.stages = self.head.queries, self.head.keys, self.head.stages
+        self.tokens = self.head.trace.input.tokens
+
+    def figure(self) -> Figure:
+        return self.head.picture()
+
+
+class OfModel(ShuffledModel):
     """One head of a model with random weights; word ids are in order of appearance."""
 
     def __init__(self, asked: Attend, words: list[str]) -> None:
@@ -125,29 +198,12 @@ class OfModel(AttentionStages):
         self.tokens = torch.tensor([[numbers[word] for word in words]])
         self.title = f"{config.name} (random weights), layer {asked.layer}, head {asked.head}"
         self.divisor = f"√{config.resolved_head_width}"
+        self.queries = self.keys = words
         self.place = (config.parts[0], asked.layer)
         found = trace(self.model, self.tokens, tuple(KERNEL), layers=[asked.layer], mask=asked.mask)
         self.stages = {
             name: stage[0, asked.head] for name, stage in found.recorded[self.place].items()
         }
-
-    def shuffle_errors(self, order: list[int]) -> list[tuple[str, float]]:
-        return [
-            ("without positions, no mask", self._shuffle_error(order, positions=False)),
-            ("with the model's positions, no mask", self._shuffle_error(order, positions=True)),
-        ]
-
-    def _shuffle_error(self, order: list[int], positions: bool) -> float:
-        from clearformer.explore.trace import trace
-
-        straight, shuffled = (
-            trace(self.model, tokens, ["head_out"], mask="none", positions=positions).recorded[
-                self.place
-            ]
-            for tokens in (self.tokens, self.tokens[:, order])
-        )
-        difference = shuffled["head_out"] - straight["head_out"][:, :, order]
-        return float(difference.abs().max())
 
 
 def word_vectors(words: list[str], width: int, seed: int) -> Tensor:
@@ -167,16 +223,30 @@ def word_vectors(words: list[str], width: int, seed: int) -> Tensor:
     return torch.stack([draw(word) for word in words])
 
 
+def _is_trained(model: str) -> bool:
+    """Whether this is a path and not the name of a preset, which comes first: ./gpt2 is a path."""
+    from clearformer.families import preset
+
+    try:
+        preset(model)
+    except ValueError:
+        return os.sep in model or os.path.lexists(os.path.expanduser(model))
+    return False
+
+
 def _place(query: str | None, words: list[str]) -> int:
     """The position of the query word, given by name or number."""
     if query is None:
         return min(1, len(words) - 1)
-    if query in words:
-        return words.index(query)
+    # A tokenizer may mark a space before a word, or that a piece continues one.
+    for spelled in (words, [word.strip("·▁#") for word in words]):
+        if query in spelled:
+            return spelled.index(query)
     if query.isdecimal() and int(query) < len(words):
         return int(query)
+    listed = ", ".join(words[:20]) + (", ..." if len(words) > 20 else "")
     raise ValueError(
-        f"query is {query!r}, but it must be one of the words ({', '.join(words)}) "
+        f"query is {query!r}, but it must be one of the words ({listed}) "
         f"or a number from 0 to {len(words) - 1}"
     )
 
@@ -186,14 +256,14 @@ def _require_below(limit: int, value: int, name: str, model: str) -> None:
         raise ValueError(f"{name} is {value}, but {model} has {name}s 0 to {limit - 1}")
 
 
-def _print_stages(shown: AttentionStages, words: list[str], query: int) -> None:
+def _print_stages(shown: AttentionStages, query: int) -> None:
     from clearformer.cli.tables import Terminal, numbers, numbers_table
 
     console = Terminal()
-    stages = shown.stages
+    stages, looks, words = shown.stages, shown.queries[query], shown.keys
     console.say()
     console.say((shown.title, "bold"))
-    console.say("the word ", (words[query], "bold"), " looks at every word:")
+    console.say("the word ", (looks, "bold"), " looks at every word:")
     console.say()
     rows = [
         ("q·k   raw dot products", stages["scores_raw"][query]),
@@ -211,16 +281,18 @@ def _print_stages(shown: AttentionStages, words: list[str], query: int) -> None:
     for word, weight, value in zip(words, stages["weights"][query], stages["v"], strict=True):
         console.say(f"  {weight:.2f} × {numbers(value)}  {word}")
     output = numbers(stages["head_out"][query])
-    console.say(("     = " + output, "bold"), f"  the output for {words[query]}")
+    console.say(("     = " + output, "bold"), f"  the output for {looks}")
     console.say()
     console.say("all weights, a row for each word that looks:")
     console.say()
-    everyone = list(zip(words, stages["weights"], strict=True))
+    everyone = list(zip(shown.queries, stages["weights"], strict=True))
     console.draw(numbers_table(words, everyone, console.width, total="sum", shade=True))
 
 
-def _print_shuffle(shown: AttentionStages, words: list[str], seed: int) -> None:
+def _print_shuffle(shown: AttentionStages, seed: int) -> None:
     import random
+
+    words = shown.queries
 
     order = list(range(len(words)))
     random.Random(seed + 1).shuffle(order)

@@ -1,4 +1,4 @@
-"""`clearformer average RUN --last 5`: one model out of a run's last checkpoints."""
+"""`clearformer average RUN --last 5`: the mean of a run's last checkpoints."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Average:
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named)."""
     last: int = 5
-    """How many checkpoints; a run keeps as many as --train.keep-checkpoints says."""
+    """Number of checkpoints; a run keeps --train.keep-checkpoints of them."""
     out: Path | None = None
-    """Where to write it, as a run of its own; none: RUN-average."""
+    """Folder of the new run; none: RUN-average."""
 
     def run(self) -> None:
         from clearformer.runs.checkpoint_average import average

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ ENDING = ".cf"
 
 @dataclass(frozen=True)
 class Compress:
-    """Compress a file with a language model; what comes out again is the same, bit for bit."""
+    """Compress a file with a language model, losslessly."""
 
     file: tyro.conf.Positional[Path]
     """What to compress: any file, text or not."""
@@ -44,16 +44,18 @@ class Compress:
     stride: int | None = None
     """Tokens between two windows, smaller is slower and better; none: half the context."""
     threads: int | None = None
-    """Of torch; decompress uses as many. None: as torch is set."""
+    """Threads of torch; decompress uses as many. None: torch's current setting."""
     online: bool = False
-    """Train the model while it codes, on both sides alike."""
+    """Train the model while coding, in the encoder and in the decoder."""
     learning_rate: float | None = None
-    """Of --online; none: 1e-3, from scratch 2e-3."""
+    """Learning rate of --online; none: 1e-3, from scratch 0.01 (Muon)."""
     from_scratch: bool = False
     """Start from the initial weights of a preset, so that no weights have to be shipped; needs
     --online."""
     seed: int = 0
-    """Of these initial weights."""
+    """Seed of these initial weights."""
+    portable: bool = False
+    """Compute so that any CPU, version of torch and number of threads decodes the file; slower."""
 
     def run(self) -> None:
         from clearformer.compressor.codec import compress
@@ -76,6 +78,7 @@ class Compress:
                 online=self._online() if self.online else False,
                 from_scratch=self.from_scratch,
                 seed=self.seed,
+                portable=self.portable,
                 progress=progress,
             )
         seconds = time.monotonic() - began
@@ -88,7 +91,7 @@ class Compress:
 
         usual = Online.from_scratch() if self.from_scratch else Online()
         rate = usual.learning_rate if self.learning_rate is None else self.learning_rate
-        return Online(rate, usual.warmup, usual.updates)
+        return replace(usual, learning_rate=rate)
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Decompress:
 def report(
     file: Path, out: Path, packed: Compressed, module: nn.Module | None, seconds: float
 ) -> Iterator[str]:
-    """Sizes of the file, of the weights and of other compressors, and how the bits fell."""
+    """Sizes of the file, of the weights and of other compressors, and bits by position."""
     from clearformer.compressor.accounting import accounts, falling
 
     length = packed.header.length
@@ -142,7 +145,7 @@ def report(
 def _require_new(out: Path, source: Path) -> None:
     require_place(out, source)
     if out.exists() or out.is_symlink():
-        raise ValueError(f"{out} is already there: delete it, or choose another place with --out")
+        raise ValueError(f"{out} already exists: delete it, or choose another file with --out")
 
 
 @contextmanager

@@ -1,15 +1,15 @@
-"""`clearformer describe gpt2-xl`: what a model is made of, without making it."""
+"""`clearformer describe gpt2-xl`: the parts of a model, without building it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,6 +25,11 @@ class Describe:
 
     model: tyro.conf.Positional[str | None] = None
     """A preset such as gpt2-xl, or a run; none: list the presets."""
+    for_: Annotated[str | None, tyro.conf.arg(name="for")] = None
+    """What a model is wanted for, such as "classify short texts, 2 cores, 10 minutes": propose
+    three presets."""
+    json: bool = False
+    """Print presets as lines of JSON."""
     batch: int = 16
     """Sequences in a batch, for the memory of the scores."""
     picture: Path | None = None
@@ -41,8 +46,11 @@ class Describe:
         if self.batch < 1:
             raise ValueError(f"batch is {self.batch}, but it must be at least 1")
         console = Terminal()
+        if self.for_ is not None:
+            _propose(self.for_, self.json)
+            return
         if self.model is None:
-            _print_presets()
+            _print_presets(self.json)
             return
         folder = Path(self.model)
         config = _config_of(folder) if folder.is_dir() else preset(self.model)
@@ -75,35 +83,73 @@ class Describe:
 
 
 def _config_of(run: Path) -> AnyModelConfig:
-    """The model of a run, from the config that it wrote down."""
+    """The model of a run, from its saved config."""
     from clearformer.config import run_from_json
     from clearformer.safe_json import read_run_json
 
     path = run / "config.json"
     if not os.path.lexists(path):
-        raise ValueError(f"{run} is no run: it has no config.json")
+        raise ValueError(f"{run} is not a run: it has no config.json")
     found = read_run_json(path)
     try:
         return run_from_json(found).model
     except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{path} is no config of a run: {problem}") from None
+        raise ValueError(f"{path} is not a config of a run: {problem}") from None
 
 
 def parameters(module: nn.Module) -> int:
-    """Parameters of a module; one that is used twice counts once."""
+    """Parameters of a module; a shared one counts once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _print_presets() -> None:
+def _print_presets(json: bool) -> None:
+    from clearformer.families import preset, presets
+    from clearformer.families.purposes import purpose
+
+    sizes = _sizes()
+    for name in presets():
+        config = preset(name)
+        if json:
+            write_json({"preset": name, "parameters": sizes[name], "purpose": purpose(name)})
+            continue
+        say(
+            f"{name:16} {sizes[name]:>13,} parameters, {config.layers} layers, "
+            f"width {config.width}, {config.heads} heads, length {config.length}: {purpose(name)}"
+        )
+
+
+def _sizes(trunk: bool = False) -> dict[str, int]:
+    """Parameters of every preset; of the `trunk`, without embedding and head."""
     from clearformer.builder import outline
     from clearformer.families import preset, presets
 
-    for name in presets():
-        config = preset(name)
-        say(
-            f"{name:16} {parameters(outline(config)):>13,} parameters, {config.layers} layers, "
-            f"width {config.width}, {config.heads} heads, length {config.length}"
-        )
+    def size(model: Transformer | Seq2Seq) -> int:
+        return sum(map(parameters, model.stacks.values())) if trunk else parameters(model)
+
+    return {name: size(outline(preset(name))) for name in presets()}
+
+
+def _propose(text: str, json: bool) -> None:
+    """Three presets for a wish, with the commands that plan and train them."""
+    from clearformer.cli.tables import byte_count
+    from clearformer.families.purposes import purpose, read_wish, suitable
+
+    wish, sizes, trunks = read_wish(text), _sizes(), _sizes(trunk=True)
+    data = {"classify": "my.csv", "translate": "train.en,train.de"}.get(wish.verb, "my.txt")
+    if not json:
+        long = ", long texts" if wish.long else ""
+        say(f"{wish.verb}{long}, {wish.minutes:g} minutes on {wish.cores} cores:")
+    for name in suitable(wish, trunks):
+        flags = f"{name} --data {data} --minutes {wish.minutes:g}"
+        if json:
+            write_json({"preset": name, "parameters": sizes[name], "train": flags})
+            continue
+        memory = byte_count(16 * sizes[name])  # weights, gradients and two moments, in float32
+        say()
+        say(f"{name}: {purpose(name)}")
+        say(f"  {sizes[name]:,} parameters, {memory} with gradients and AdamW's moments")
+        say(f"  clearformer plan {flags}")
+        say(f"  clearformer train {flags}")
 
 
 def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Branch:
@@ -115,7 +161,7 @@ def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Branch:
 
 
 def _grow(tree: Branch, module: nn.Module, owners: dict[int, str], path: str = "") -> None:
-    """Parts with their shapes; blocks that are all alike are shown once."""
+    """Parts with their shapes; identical blocks are shown once."""
     from torch import nn
 
     for name, part in module.named_children():
@@ -154,7 +200,7 @@ def _counts(model: Transformer | Seq2Seq) -> list[str]:
 
 
 def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) -> list[str]:
-    """Weights, and the seed's arithmetic for the t x t scores (eq. 28)."""
+    """Memory of the weights and of the t x t scores (eq. 28)."""
     from clearformer.cli.tables import byte_count
 
     weights = 4 * parameters(model)
@@ -176,7 +222,7 @@ def _memory(config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int) ->
 
 
 def _telling_length(pattern: Pattern, length: int) -> int:
-    """How many positions show what a pattern does: a few of its largest strides."""
+    """A number of positions at which a pattern is recognizable: a few of its largest strides."""
     from clearformer.config import strides
 
     return min(length, 4 * max(strides(pattern), default=0) or length)

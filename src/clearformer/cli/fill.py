@@ -1,4 +1,4 @@
-"""`clearformer fill RUN "the movie was [MASK]"`: what may stand where a word is missing."""
+"""`clearformer fill RUN "the movie was [MASK]"`: predicts masked words."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import tyro
 
 from clearformer.cli.generated import Throughput, as_json, as_line, token_printer
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import tell, write, write_json
+from clearformer.cli.output import tell, with_flags, write, write_json
 from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split_choices
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CUTS = {  # by finish reason
     "length": "after --max-tokens {max_tokens} tokens",
-    "context": "after {tokens} tokens, where the context is full: see --context-overflow",
+    "context": "after {tokens} tokens, because the context is full: see --context-overflow",
     "stop": "where --stop has cut it",
 }
 
@@ -107,7 +107,8 @@ class Generate(ModelCommand):
         GenerationOptions(**options)  # errors come before the model is opened
         prompts = [given_prompt(self.prompt)] if self.file is None else read_prompts(self.file)
         generation = self._open().generation(options)
-        generation.check_prompts(prompts, "" if self.file is None else str(self.file))
+        for note in generation.check_prompts(prompts, "" if self.file is None else str(self.file)):
+            tell(f"note: {with_flags(note, self)}")
         throughput = Throughput()
         try:
             with Interrupt() as interrupt:
@@ -147,7 +148,7 @@ class Generate(ModelCommand):
         return options
 
     def _open(self) -> Model:
-        """The model, arranged for the number of texts that are generated side by side."""
+        """The model, optimized for the number of texts that are generated in parallel."""
         model = self.load(weights=self.weights)
         alone = self.file is None and self.samples == 1 and self.beam in (None, 1)
         if self.compile:

@@ -29,7 +29,7 @@ from clearformer.runs import metrics
 from clearformer.runs.signals import Signals
 
 LIFELINE = "CLEARFORMER_LIFELINE"  # file descriptor of the rank's end of the pipe
-POLL_SECONDS = 0.05  # between two looks at the ranks
+POLL_SECONDS = 0.05  # between two polls of the ranks
 LINGER_SECONDS = 10.0  # for a rank to exit by itself, once another has
 GRACE_SECONDS = 30.0  # for a rank to exit after SIGTERM, before it is killed
 
@@ -62,7 +62,7 @@ def starts_processes(processes: int | None, environment: Mapping[str, str]) -> b
     most = min(limits.MAX_PROCESSES, max(8, 4 * cores))
     if processes > most:
         raise ValueError(
-            f"--processes is {processes!r:.60}, but this machine of {cores} cores is of use to at "
+            f"--processes is {processes!r:.60}, but this machine with {cores} cores supports at "
             f"most {most}: start fewer"
         )
     started = environment.get("WORLD_SIZE")
@@ -133,7 +133,7 @@ class Ranks:
     def _environment(self, rank: int, processes: int) -> dict[str, str]:
         loopback = loopback_interface()
         return {
-            "TORCH_CPP_LOG_LEVEL": "ERROR",  # no stack of C++ frames where another rank is gone
+            "TORCH_CPP_LOG_LEVEL": "ERROR",  # no C++ stack traces when another rank has ended
             **os.environ,
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
@@ -142,7 +142,7 @@ class Ranks:
             "GROUP_RANK": "0",
             STORE: self.store,
             LIFELINE: str(self.lifeline),
-            # Where the ranks listen for each other, whatever was set before.
+            # The interface on which the ranks listen, overriding the environment.
             "GLOO_SOCKET_IFNAME": loopback,
             "NCCL_SOCKET_IFNAME": loopback,
         }
@@ -153,7 +153,7 @@ class Ranks:
             codes = self._poll()
             failed = [(rank, code) for rank, code in enumerate(codes) if code]
             if failed:
-                # A rank that was killed is why others failed at the same moment.
+                # A killed rank is the cause of failures of others at the same time.
                 return min(failed, key=lambda each: each[1] >= 0)
             if None not in codes:
                 return 0, 0
@@ -198,8 +198,8 @@ def loopback_interface() -> str:
 def _say_killed(rank: int, number: int) -> None:
     why = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
     tell(
-        f"clearformer: rank {rank} was killed by signal {number} ({_name(number)}{why}); what was "
-        f"saved is kept: go on with --resume"
+        f"clearformer: rank {rank} was killed by signal {number} ({_name(number)}{why}); saved "
+        f"checkpoints are kept: continue with --resume"
     )
 
 

@@ -1,4 +1,4 @@
-"""`clearformer learn`: the exercises of the book, judged."""
+"""`clearformer learn`: exercises of the book, with checks of your answers."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class ModelCommand:
     """A run (what --out named), one of its checkpoints, a Hugging Face folder, or an exported
     .safetensors file."""
     device: str = "cpu"
-    """Where to compute: cpu, cuda, mps, or auto for the fastest that there is."""
+    """Where to compute: cpu, cuda, mps, or auto for the fastest available."""
 
     def load(self, **options: Any) -> Model:
         """The model, with its notes on stderr."""

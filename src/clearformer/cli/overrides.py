@@ -1,8 +1,8 @@
-"""Flags that change one setting of many: by the end of its path, or to a value of another kind.
+"""Flags that override settings: by the end of a path, or with a value of another class.
 
 `--minutes` is `--train.minutes` and `--dropout.embedding` is `--model.dropout.embedding`, where
-only one setting ends like that. `--optimizer muon` puts another kind of value in a place that
-has several kinds; its own settings are then flags like any other.
+only one setting ends like that. `--optimizer muon` selects another class for a setting that
+has several; the settings of that class are then flags like any other.
 """
 
 from __future__ import annotations
@@ -28,22 +28,33 @@ Value = Any  # a dataclass of settings
 
 
 def expand(word: str, default: Value) -> str:
-    """`--minutes` to `--train.minutes`; a word that is no flag, or no clear one, stays as it is."""
+    """Expand `--minutes` to `--train.minutes`; other or ambiguous words are returned unchanged."""
     if not word.startswith("--"):
         return word
     flag, equals, value = word[2:].partition("=")
     flag = ALIASES.get(name(flag), flag)
     own = {name(field.name) for field in fields(default)}
     if flag not in own:
-        flag = full_path(flag, paths(default)) or flag
+        flag = full_path(flag, paths(default)) or _negated(flag, default) or flag
     return f"--{flag}{equals}{value}"
 
 
+def _negated(flag: str, default: Value) -> str | None:
+    """`no-compile` to `train.no-compile`, where the setting is yes or no."""
+    if not flag.startswith("no-"):
+        return None
+    path = full_path(flag.removeprefix("no-"), paths(default))
+    if path is None or not isinstance(at(default, path), bool):
+        return None
+    group, dot, setting = path.rpartition(".")
+    return f"{group}{dot}no-{setting}"
+
+
 def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
-    """Put in the values whose kind was chosen, and take these words away."""
+    """Set the values whose class was chosen, and remove these words."""
     several = kinds(default)
     long = [expand(word, default) for word in words]
-    # Other flags wait: which setting they end like may depend on what is chosen.
+    # Other flags are expanded later: which setting they match may depend on the chosen class.
     pairs = zip(words, long, strict=True)
     left = [full if full.partition("=")[0][2:] in several else word for word, full in pairs]
     for path, members in several.items():
@@ -58,7 +69,7 @@ def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:
 
 
 def spelled(words: Sequence[str], default: Value) -> list[str]:
-    """`none` as the parser wants it, behind a flag whose setting may be absent."""
+    """`none` in the parser's spelling, after a flag whose setting is optional."""
     found = list(words)
     for place, (flag, word) in enumerate(pairwise(words)):
         path = flag[2:].replace("-", "_").split(".")
@@ -75,7 +86,7 @@ def _may_be_absent(value: Value, path: Sequence[str]) -> bool:
 
 
 def made(kind: type, path: str, words: Sequence[str]) -> Any:
-    """A value of this kind; what it cannot be without must be among the words."""
+    """A value of this class; its required fields must be among the words."""
     if kind is types.NoneType:
         return None
     needed = {}
@@ -93,7 +104,7 @@ def made(kind: type, path: str, words: Sequence[str]) -> Any:
 
 
 def given(words: Sequence[str], flag: str) -> str | None:
-    """What follows a flag, in either of the two ways to write it."""
+    """The value of a flag, written as `--flag value` or `--flag=value`."""
     for word, following in zip_longest(words, words[1:]):
         if word == flag:
             return following
@@ -103,7 +114,7 @@ def given(words: Sequence[str], flag: str) -> str | None:
 
 
 def without(words: Sequence[str], flag: str) -> list[str]:
-    """The words but the flag and what follows it."""
+    """The words without the flag and its value."""
     left, skip = [], False
     for word in words:
         if not skip and word != flag and not word.startswith(f"{flag}="):
@@ -113,7 +124,7 @@ def without(words: Sequence[str], flag: str) -> list[str]:
 
 
 def names_of_open_settings() -> ConstructorRegistry:
-    """For the parser: a setting that is a name or a value of one's own is a name on a line."""
+    """For the parser: a setting that takes a name or a custom value is a name on a command line."""
     registry = ConstructorRegistry()
 
     @registry.primitive_rule

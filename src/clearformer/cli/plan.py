@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     pass
 
 
-# Beyond these nothing is there to plan, and arithmetic would end before the numbers do.
+# Larger values are not realistic, and would overflow the arithmetic.
 MOST = {
     "gpus": 10**6,
     "gpu-tflops": 10**6,
@@ -40,19 +40,19 @@ class Plan(train_verb.RunSettings):
     preset: tyro.conf.Positional[str]
     """A preset, a run, or a config.json; flags change it as they do in train."""
     memory: str | None = None
-    """What the run may take, such as 12GB; none: what this machine has left."""
+    """Memory limit, such as 12GB; none: the available memory of this machine."""
     gpus: int | None = None
-    """Plan for so many GPUs on paper, instead of this machine."""
+    """Estimate for this many GPUs, instead of this machine."""
     gpu_memory: str = "80GB"
-    """Of each GPU."""
+    """Memory of each GPU."""
     gpu_tflops: float = 312.0
     """Operations a second of each GPU in bfloat16, in 10^12; 312 is an A100, 989 an H100."""
     utilisation: float = 0.4
-    """The share of these that training reaches."""
+    """The share of these operations that training reaches."""
     tokens: float | None = None
-    """With --gpus: how many to learn from; none: 20 for each parameter."""
+    """With --gpus: number of training tokens; none: 20 for each parameter."""
     data_dir: Path | None = None
-    """Where corpora lie; none: CLEARFORMER_DATA, then the cache."""
+    """Folder with corpora; none: CLEARFORMER_DATA, then the cache."""
 
     def run(self) -> None:
         self._require()
@@ -93,16 +93,16 @@ class Plan(train_verb.RunSettings):
             say(f"  {line}")
 
     def _command(self, train: TrainConfig, limit: str | None) -> list[str]:
-        """The command that starts the planned run, after what it cannot express."""
+        """The command that starts the planned run, after a note on settings without a flag."""
         from clearformer.cli.plan_command import command
 
         try:
             words, missing = command(self, train)
         except ValueError as problem:
-            return [f"(no command begins this run: {problem})"]
+            return [f"(no command starts this run: {problem})"]
         if limit is not None:
             words += ["--fit", limit]
-        note = f"(no flag can say {', '.join(missing)}: there the run differs from the plan)"
+        note = f"(no flag sets {', '.join(missing)}: there the run differs from the plan)"
         return [*([note] if missing else []), f"clearformer train {shlex.join(words)}"]
 
     def _on_gpus(self, config: RunConfig, gpus: int) -> None:
@@ -127,8 +127,8 @@ class Plan(train_verb.RunSettings):
                 raise ValueError(f"--{place} is {value}, but it must be at least {least:g}")
         if self.gpus is not None and self.memory is not None:
             raise ValueError(
-                f"--memory {self.memory} is for this machine, but --gpus {self.gpus} plans for "
-                f"others on paper: say what each of them has with --gpu-memory"
+                f"--memory {self.memory} is for this machine, but --gpus {self.gpus} estimates "
+                f"others: set the memory of each GPU with --gpu-memory"
             )
         usual = {each.name: each.default for each in fields(self)}
         for field in ("gpu_memory", "gpu_tflops", "utilisation", "tokens"):
@@ -137,13 +137,13 @@ class Plan(train_verb.RunSettings):
                     "; of a step of pairs it is --train.batch-tokens" if field == "tokens" else ""
                 )
                 raise ValueError(
-                    f"--{name(field)} is {getattr(self, field)}, but it counts with --gpus alone: "
-                    f"add how many, or leave it out{instead}"
+                    f"--{name(field)} is {getattr(self, field)}, but it is used with --gpus only: "
+                    f"add --gpus, or leave it out{instead}"
                 )
 
 
 def parse(arguments: Sequence[str]) -> Plan:
-    """Read `clearformer plan`'s words as `train` reads its own."""
+    """Parse the words of `clearformer plan` like those of `train`."""
     words = list(arguments)
     first = words[0] if words and not words[0].startswith("-") else None
     base = defaults(Path(first)) if first and Path(first).exists() else train_verb.defaults(words)
@@ -158,7 +158,7 @@ def parse(arguments: Sequence[str]) -> Plan:
 
 
 def defaults(path: Path) -> train_verb.Train:
-    """What a run, its config.json, or the config of a model alone says."""
+    """The settings of a run, of its config.json, or of a model's config."""
     from clearformer.config import model_and_generation_from_json, run_from_json
     from clearformer.families.recipes import recipe
     from clearformer.safe_json import read_json, read_run_json
@@ -173,5 +173,5 @@ def defaults(path: Path) -> train_verb.Train:
             data, train = recipe(model)
             run = RunConfig(model=model, data=data, train=train, generation=generation)
     except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{file} is no config of a run or a model: {problem}") from None
+        raise ValueError(f"{file} is not a config of a run or a model: {problem}") from None
     return train_verb.from_config(str(path), run)

@@ -1,4 +1,4 @@
-"""Command that starts a planned run: the flags of `train` that say what was planned."""
+"""The `clearformer train` command of a planned run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUDGETS = tuple(f"--train.{each}" for each in train_verb.BUDGETS)
 def command(asked: Plan, train: TrainConfig) -> tuple[list[str], list[str]]:
     """The words of `clearformer train` for this run, and the settings that no flag can express.
 
-    A model that is no preset is started with --from; where that is impossible, a ValueError.
+    A model that is not a preset is started with --from; ValueError if that is impossible.
     """
     words, missing = _base_words(asked), []
     base = train_verb.defaults(words)
@@ -78,9 +78,10 @@ def _base_words(asked: Plan) -> list[str]:
 def differences(
     path: str, value: Any, default: Any, choices: Mapping[str, Any]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Every setting that differs from its default, with its words; no words: no flag can say it.
+    """Every setting that differs from its default, with its words; no words if it has no flag.
 
-    What follows from the data is left out. `choices` are the fields whose class can be chosen.
+    Settings that follow from the data are omitted. `choices` are the fields whose class can be
+    chosen.
     """
     for field in fields(value):
         flag = f"{path}.{name(field.name)}"
@@ -104,8 +105,8 @@ def differences(
 
 
 def _kind_words(flag: str, value: Any) -> tuple[list[str], Any]:
-    """Words that put a value of this kind in a place, and the value that they put there; none
-    where it cannot be without a number that is not whole."""
+    """Words that select a value of this class, and the resulting value; None
+    if it has a required field that is not an integer."""
     if value is None:
         return [flag, "none"], None
     needed = {
@@ -123,7 +124,7 @@ def _kind_words(flag: str, value: Any) -> tuple[list[str], Any]:
 
 
 def _value_words(flag: str, value: Any) -> list[str]:
-    """A flag and what follows it; nothing where the parser would read something else."""
+    """A flag and its value; None if the parser would read another value."""
     if isinstance(value, bool):
         place, _, last = flag.rpartition(".")
         return [flag if value else f"{place}.no-{last}"]
@@ -137,7 +138,7 @@ def _value_words(flag: str, value: Any) -> list[str]:
 
 
 def _same_kinds(one: Any, other: Any) -> bool:
-    """Whether two rows of settings differ in numbers alone, which then have flags."""
+    """Whether two lists of values differ only in numbers, which then have flags."""
     if not isinstance(one, tuple) or not isinstance(other, tuple) or len(one) != len(other):
         return False
     translation = zip(one, other, strict=True)

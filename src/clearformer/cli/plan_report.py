@@ -1,4 +1,4 @@
-"""Lines that `clearformer plan` prints: memory, work, and GPUs on paper."""
+"""The report of `clearformer plan`: memory, work, and cluster estimates."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def gpu_lines(config: RunConfig, gpus: int, gpu: Gpu, tokens: float | None) -> l
     if not any(each.rows for each in plans):
         raise ValueError(
             f"{config.model.name} does not fit on {gpus} GPUs of {format_bytes(gpu.memory)}, "
-            f"shared out or not: use more (--gpus {2 * gpus}), larger ones (--gpu-memory), "
+            f"sharded or not: use more (--gpus {2 * gpus}), larger ones (--gpu-memory), "
             f"or a shorter --model.length"
         )
     most = cluster.MAX_BATCH_TOKENS // config.model.length
     return [
         f"{config.model.name}: {parameters:,} parameters, {tokens:.3g} tokens "
-        f"({tokens / parameters:.3g} for each), on {gpus} GPUs, on paper",
+        f"({tokens / parameters:.3g} for each), on {gpus} GPUs, estimated",
         f"assumed: {format_bytes(gpu.memory)} and {gpu.teraflops:g} TFLOP/s each, of which "
         f"training reaches {gpu.utilisation:.0%}; bfloat16 with float32 weights",
         *(line for each in plans for line in _distributed_lines(each, tokens)),
@@ -100,7 +100,7 @@ def gpu_lines(config: RunConfig, gpus: int, gpu: Gpu, tokens: float | None) -> l
 
 
 def _distributed_lines(plan: ClusterEstimate, tokens: float) -> list[str]:
-    way = {"ddp": "a copy on each (ddp)", "fsdp2": "shared out (fsdp2)"}[plan.distribute]
+    way = {"ddp": "replicas (ddp)", "fsdp2": "sharded (fsdp2)"}[plan.distribute]
     if not plan.rows:
         return [
             f"\n{way}: does not fit; each GPU would need "

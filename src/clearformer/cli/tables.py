@@ -33,7 +33,7 @@ class Branch:
 
 
 def require_place(path: Path | None, source: Path | None = None) -> None:
-    """Raise ValueError now if a file cannot be written there, and not after all the work."""
+    """Raise ValueError if a file cannot be written there, before any work is done."""
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"{path} cannot be written: there is no folder {path.parent}, make it")
     if path is not None and path.is_dir():
@@ -48,7 +48,7 @@ def number(value: Tensor | float) -> str:
 
 
 def numbers(vector: Tensor, most: int = 6) -> str:
-    """A vector in brackets; of a long one the first numbers."""
+    """A vector in brackets; a long one is truncated."""
     shown = [f"{number(value):>5}" for value in vector[:most]]
     return f"({', '.join(shown)}{', …' if len(vector) > most else ''})"
 
@@ -61,7 +61,7 @@ def numbers_table(
     total: str | None = None,
     shade: bool = False,
 ) -> Table:
-    """A table of numbers; columns that do not fit are left out, which a caption says."""
+    """A table of numbers; columns that do not fit are omitted, with a caption."""
     columns = [escape_line(name) for name in columns]
     rows = [(escape_line(name), values) for name, values in rows]
     cell = max(6, *(len(name) for name in columns)) + 2

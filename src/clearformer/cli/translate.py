@@ -29,19 +29,19 @@ class Translate(ModelCommand):
     """Texts to translate; - or none: the lines that are piped in."""
     file: str | None = None
     """A file with a text on each line, a .csv, .tsv, .jsonl or .json table (its column of sources),
-    or - for standard input; lines come out as they are done."""
+    or - for standard input; lines are printed as soon as they are translated."""
     beam: int = 4
     """Hypotheses that the beam search follows; 1: greedy."""
     length_penalty: float = 1.0
-    """Scores are log probabilities over length to this power: above 0 helps long translations."""
+    """Scores are log probabilities over length to this power: above 0 favours long translations."""
     best: int = 1
-    """Show so many translations of each text, with their scores."""
+    """Number of translations to show for each text, with their scores."""
     max_tokens: int | None = None
-    """Maximum number of tokens of a translation; none: as many as the model can write."""
+    """Maximum number of tokens of a translation; none: the model's limit."""
     batch_size: int | None = None
     """Texts at a time; none: 32, and 1 for standard input, which answers each line at once."""
     picture: Path | None = None
-    """Draw which source tokens each target token looked at (.png, .svg or .pdf), for one text."""
+    """Draw which source tokens each target token attends to (.png, .svg or .pdf), for one text."""
     layer: int | None = None
     """The decoder layer of the picture; none: the mean of all."""
     head: int | None = None
@@ -121,7 +121,7 @@ class Translate(ModelCommand):
 
 
 def _standard_input() -> Iterator[str]:
-    """Its lines, each as soon as it comes."""
+    """The lines of standard input, each as soon as it arrives."""
     from clearformer.text.utf8 import decode
 
     for place, line in enumerate(sys.stdin.buffer, start=1):
@@ -138,7 +138,7 @@ def _groups(texts: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _hint(translator: Translator, texts: list[str]) -> bool:
-    """Say once if a text is in the language that comes out."""
+    """Note once that a text seems to be in the target language."""
     if not any(map(translator.seems_reversed, texts)):
         return False
     tell(

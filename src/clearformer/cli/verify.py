@@ -1,4 +1,4 @@
-"""`clearformer verify MODEL`: name the bugs in a transformer."""
+"""`clearformer verify MODEL`: finds known bugs in a transformer."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verify:
-    """Look for known bugs in a transformer: yours, a run, or a Hugging Face folder.
+    """Find known bugs in a transformer: your own code, a run, or a Hugging Face folder.
 
     Exit code 0: nothing is wrong; 1: errors or warnings were found.
     """
 
     model: tyro.conf.Positional[str | None] = None
     """my_model.py:MyGPT, my_model.py:MyAttention(64, heads=4), package.module:factory, or a
-    folder; none: list what is looked for."""
+    folder; none: list all checks."""
     as_: Annotated[str | None, tyro.conf.arg(name="as")] = None
-    """What it is, where its name does not say: causal-lm, masked-lm, encoder, seq2seq, classifier,
-    attention, causal-attention, causal-stack."""
+    """What the model is, if its name does not tell: causal-lm, masked-lm, encoder, seq2seq,
+    classifier, attention, causal-attention, causal-stack."""
     only: str | None = None
-    """Bugs to look for, as in future-leak,scale-missing; default: all."""
+    """Bugs to check for, as in future-leak,scale-missing; default: all."""
     skip: str | None = None
-    """Bugs not to look for."""
+    """Bugs not to check for."""
     seed: int = 0
-    """Of the noise in the weights and of the inputs."""
+    """Seed of the noise in the weights and of the inputs."""
     explain: str | None = None
     """Print the page of a bug instead."""
     json: bool = False
@@ -86,7 +86,7 @@ class Verify:
 
 
 def warn(model: Any) -> None:
-    """Say on stderr why a model's own figures cannot be trusted, if they cannot."""
+    """Warn on stderr if `verify` finds a bug that makes a model's metrics wrong."""
     from clearformer.verification.check import verify
 
     try:
@@ -110,4 +110,4 @@ def _list_bugs() -> None:
     for name, entry in ENTRIES.items():
         say(f"{name:32} {entry.severity:8} {entry.summary}")
     say()
-    say("clearformer verify my_model.py:MyGPT looks for them; --explain NAME tells more about one.")
+    say("clearformer verify my_model.py:MyGPT checks for them; --explain NAME describes one.")

@@ -1,1 +1,1 @@
-"""Compression of files by a language model: what a model claims, proven by decoding it."""
+"""Lossless file compression with a language model, and proofs of its bits per byte by decoding."""

@@ -1,8 +1,8 @@
 """Sizes as text compression benchmarks count them: the code alone, and with the weights.
 
-A decoder needs the weights. Whoever has the model already receives the code alone; whoever has not
-receives both, as the large text compression benchmark counts a decompressor. General compressors
-such as xz need nothing else, so that code and weights together are what compares with them.
+A decoder needs the weights. A receiver that has the model needs the code alone; any other receiver
+needs both, as the large text compression benchmark counts a decompressor. General compressors
+such as xz need nothing else, so code and weights together are to be compared with them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a model looks ahead: a prediction must not change with the tokens that follow it.
+"""Causality check: a prediction must not change with later tokens.
 
 Axes: T tokens, V vocabulary.
 """

@@ -2,7 +2,7 @@
 
 Floating-point sums depend on their order, and the order on the libraries, on the instructions of
 the CPU, on the number of threads and on the shape of a batch. Encoder and decoder must share all
-of it: equal probabilities decode, almost equal ones do not.
+of it, since decoding needs exactly equal probabilities.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def coder() -> str:
 
 @contextmanager
 def fixed(threads: int) -> Iterator[None]:
-    """Compute with this many threads and with deterministic algorithms; then as before."""
+    """Use this many threads and deterministic algorithms inside the context."""
     before = torch.get_num_threads()
     precision = torch.get_float32_matmul_precision()
     deterministic = torch.are_deterministic_algorithms_enabled()

@@ -1,4 +1,4 @@
-"""Models to compress with: opened from a path, built from a preset, and known by a hash."""
+"""Models for compression: opened from a path or built from a preset, and identified by a hash."""
 
 from __future__ import annotations
 

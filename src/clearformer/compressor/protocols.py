@@ -11,7 +11,7 @@ Axes: S streams, L tokens of a stream, T tokens of a window, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 from typing import Protocol as Interface
@@ -25,24 +25,17 @@ from clearformer.config import ModelConfig
 from clearformer.core.cache import Cache
 from clearformer.core.heads import IGNORE, at_least_float32
 from clearformer.core.model import Batch
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import KVMemory
+from clearformer.inference.entropy_coder import Ids, Predictor
 
-Ids = NDArray[np.int64]
+BitsSoFar = Callable[[int, float], None]  # tokens, and the bits of all of them
 
 
 class Learner(Interface):
     """Trains a model on a finished window."""
 
     def learn(self, tokens: Ids, targets: Ids) -> None: ...
-
-
-class Predictor(Interface):
-    """Predicts S streams, one token of each at a time."""
-
-    def read(self, tokens: Ids) -> Tensor:
-        """Read the next token (S,) of each stream; return the logits (S, V) of those after."""
 
 
 class Window(NamedTuple):
@@ -90,7 +83,7 @@ class _WindowPredictor:
         self, model: LanguageModel, protocol: Windows, streams: int, learner: Learner | None
     ) -> None:
         self.protocol, self.learner = protocol, learner
-        self.decoder = Decoder(model)
+        self.decoder = model.decoder()
         self.window = np.zeros((streams, protocol.context), dtype=np.int64)
         self.length = 0
 
@@ -216,6 +209,7 @@ def claim(
     streams: Ids,
     counts: NDArray[np.int64],
     learner: Learner | None = None,
+    progress: BitsSoFar | None = None,
 ) -> float:
     """Bits of all tokens but the first of each stream, by the loss of the model itself.
 
@@ -236,6 +230,8 @@ def claim(
             for cache in caches or ():
                 cache.advance()
         total += float(sums.double().sum()) / math.log(2)
+        if progress is not None:
+            progress(min(streams.size, len(streams) * window.stop), total)
         if learner is not None and window.full:
             learner.learn(tokens, following)
     return total

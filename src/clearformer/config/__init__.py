@@ -1,4 +1,4 @@
-"""What a model and a run are, as plain values: frozen, checked, and the same in JSON.
+"""Configs of models and runs: frozen dataclasses, validated, with exact JSON round trips.
 
 A choice between kinds is a value (`position: Learned | Rotary | ...`), so a number that makes
 sense for one kind only lives in that kind. Patterns are those of `core.patterns`. Nothing here
@@ -16,6 +16,7 @@ from clearformer.config.heads import (
     MultipleChoice,
     NextSentence,
     NextToken,
+    PairClassifier,
     Pretraining,
     TokenClassifier,
     UntrainedHead,
@@ -74,9 +75,9 @@ __all__ = [
     "Features", "Fixed", "Full", "GenerationDefaults", "Graph", "Grid", "Head", "HiddenMemory",
     "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "LinearScaling", "Llama3Scaling",
     "Local", "MaskedToken", "Masking", "ModelConfig", "MultipleChoice", "Muon", "Neighbours",
-    "NextSentence", "NextToken", "NoPosition", "Norm", "Optimizer", "Origin", "Pattern", "PerHead",
-    "Position", "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary", "Row", "RunConfig",
-    "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay", "Strided",
-    "Summary", "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
+    "NextSentence", "NextToken", "NoPosition", "Norm", "Optimizer", "Origin", "PairClassifier",
+    "Pattern", "PerHead", "Position", "Pretraining", "RMSNorm", "Region", "RelativeXL", "Rotary",
+    "Row", "RunConfig", "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay",
+    "Strided", "Summary", "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
     "model_and_generation_from_json", "model_from_json", "run_from_json", "strides", "to_json",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Configs as JSON, both ways: strict, and clear about what does not fit.
+"""Strict conversion of configs to and from JSON.
 
 A dataclass is an object with its class name as `kind`, so a union needs no guessing. Unknown,
-missing or wrong fields are refused by their path, with the nearest name.
+missing or wrong fields raise ValueError with their path and the nearest name.
 
 A field annotated with a base class (`Pattern`, `Norm`: no dataclass, or an abstract one) is open:
 it takes every dataclass derived from that base that has been defined so far, so a user's own class
@@ -90,7 +90,7 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
         return _decode_kind((annotation,), data, path)
     if dataclasses.is_dataclass(annotation):
         return _decode_dataclass(annotation, data, path)
-    # JSON writes 1.0 as 1 in some hands; the other way round would lose something.
+    # Some JSON writers write 1.0 as 1; reading a float as an integer could lose digits.
     if annotation is float and isinstance(data, int) and not isinstance(data, bool):
         if abs(data) > sys.float_info.max:
             raise ValueError(f"{path} is larger than any number that a float holds")
@@ -101,7 +101,7 @@ def from_json(annotation: Any, data: Any, path: str) -> Any:
         try:
             data.encode()
         except UnicodeEncodeError:  # JSON can write half a surrogate pair
-            raise ValueError(f"{path} is {data!r:.200}, which is no Unicode text") from None
+            raise ValueError(f"{path} is {data!r:.200}, which is not valid Unicode") from None
     return data
 
 
@@ -111,7 +111,7 @@ def _decode_union(members: tuple[Any, ...], data: Any, path: str) -> Any:
     kinds = tuple(m for m in members if dataclasses.is_dataclass(m) or is_open(m))
     plain = [m for m in members if m is not types.NoneType and m not in kinds]
     if plain and not (kinds and isinstance(data, dict)):
-        # A number or one of a few words: what it is decides how it is read.
+        # A number or one of a few words, decided by its type.
         return from_json(next((m for m in plain if type(data) is m), plain[-1]), data, path)
     return _decode_kind(kinds, data, path)
 
@@ -126,7 +126,7 @@ def _decode_kind(members: tuple[Any, ...], data: Any, path: str) -> Any:
     found = [each for each in known if each.__name__ == kind]
     if not found:
         own = isinstance(kind, str) and any(map(is_open, members))
-        advice = " (if it is a class of your own, import the module that defines it first)"
+        advice = " (if it is your own class, import the module that defines it first)"
         names = [each.__name__ for each in known]
         hint = nearest(str(kind), names) if names else "no such class is defined"
         raise ValueError(f"{path} has kind {kind!r:.200}: {hint}{advice if own else ''}")

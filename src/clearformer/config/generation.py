@@ -18,7 +18,7 @@ class GenerationDefaults:
     """Start and end tokens of a model, and how to decode with it unless a user says otherwise."""
 
     end_ids: tuple[int, ...] | None = None
-    """Tokens that end a text; none: those that the tokenizer names so. A translator has one."""
+    """Tokens that end a text; none: those of the tokenizer. A translator has one."""
     chat_template: ChatTemplate | None = None
     """Generators: how a conversation is written as text; none: it was not trained on any."""
     start_id: int | None = None

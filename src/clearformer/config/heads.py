@@ -8,16 +8,17 @@ from typing import ClassVar, Literal
 from clearformer import limits
 from clearformer.core.patterns import require
 
-Verb = Literal["generate", "classify", "fill", "translate", "embed"]
+Verb = Literal["generate", "classify", "label", "answer", "fill", "translate", "embed"]
 Pool = Literal["mean", "max", "mean_max", "first", "last", "pooler"]
 
 
 class AnyHead:
-    """Base of the heads: the name of such a model and the verbs that it answers."""
+    """Base of the heads: the name of such a model and the verbs that it supports."""
 
     noun: ClassVar[str]
     verbs: ClassVar[tuple[Verb, ...]] = ("embed",)  # the main one first
     sentence_pairs: ClassVar[bool] = False  # whether it learns from pairs of sentences
+    two_texts: ClassVar[bool] = False  # whether it reads two texts: classes of pairs
     pool: Pool | None = None
     classes: int = 0
     names: tuple[str, ...] | None = None  # of the classes
@@ -44,7 +45,7 @@ class NextToken(AnyHead):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedToken(AnyHead):
-    """The first of BERT's objectives alone: hidden tokens (tied)."""
+    """The first of BERT's objectives alone: masked tokens (tied)."""
 
     noun: ClassVar[str] = "a masked model"
     verbs: ClassVar[tuple[Verb, ...]] = ("fill", "embed")
@@ -52,7 +53,7 @@ class MaskedToken(AnyHead):
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining(AnyHead):
-    """BERT's two objectives: hidden tokens (tied) and next sentence."""
+    """BERT's two objectives: masked tokens (tied) and next sentence."""
 
     noun: ClassVar[str] = "a masked model"
     verbs: ClassVar[tuple[Verb, ...]] = ("fill", "embed")
@@ -64,7 +65,7 @@ class Pretraining(AnyHead):
 
 @dataclass(frozen=True, kw_only=True)
 class Features(AnyHead):
-    """No scores: one vector for the whole sequence, and hidden states to be used elsewhere."""
+    """No logits: one vector for the whole sequence, such as an embedding of a text."""
 
     noun: ClassVar[str] = "an encoder"
 
@@ -83,7 +84,7 @@ class Classifier(AnyHead):
 
     classes: int = 2
     pool: Pool = "mean"
-    names: tuple[str, ...] | None = None  # of the classes, once data has told them
+    names: tuple[str, ...] | None = None  # of the classes, once they are known from the data
     bias: bool = True
 
     def __post_init__(self) -> None:
@@ -91,10 +92,19 @@ class Classifier(AnyHead):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PairClassifier(Classifier):
+    """One class for two texts, such as whether the second follows from the first."""
+
+    noun: ClassVar[str] = "a classifier of pairs"
+    two_texts: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenClassifier(AnyHead):
     """One class for every token, such as the kind of name that it is part of."""
 
     noun: ClassVar[str] = "a token classifier"
+    verbs: ClassVar[tuple[Verb, ...]] = ("label", "embed")
 
     classes: int = 2
     names: tuple[str, ...] | None = None
@@ -109,6 +119,9 @@ class AnswerSpan(AnyHead):
     """Two scores for every token: the answer to a question starts here, it ends here."""
 
     noun: ClassVar[str] = "a model for extractive question answering"
+    verbs: ClassVar[tuple[Verb, ...]] = ("answer", "embed")
+
+    unanswerable: bool = False  # whether it has learned that a context may hold no answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,5 +152,6 @@ def _require_classes(head: Classifier | TokenClassifier) -> None:
 
 
 # Heads that come with a checkpoint; nothing here trains or evaluates them.
-UntrainedHead = Features | TokenClassifier | AnswerSpan | NextSentence | MultipleChoice
-Head = NextToken | Pretraining | MaskedToken | Classifier | UntrainedHead
+UntrainedHead = Features | NextSentence | MultipleChoice
+FinetunedHead = Classifier | PairClassifier | TokenClassifier | AnswerSpan
+Head = NextToken | Pretraining | MaskedToken | FinetunedHead | UntrainedHead

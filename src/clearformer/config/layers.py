@@ -1,4 +1,4 @@
-"""Norms and activations: values in a config that make modules.
+"""Configs of norms and activations, which create their modules.
 
 Your own is a frozen dataclass derived from `Norm` or `Activation`. torch is imported only when a
 module is made, so a config costs nothing to read.

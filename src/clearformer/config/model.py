@@ -1,4 +1,4 @@
-"""What a model is: patterns, norms, caches, and the numbers that hold them together."""
+"""ModelConfig and Seq2SeqConfig: patterns, norms, caches and sizes of a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clearformer.extensions.patterns import PerHead, Row, Shifted
 
 
 def strides(pattern: Pattern) -> tuple[int, ...]:
-    """Every distance that a pattern is made from: windows, strides and widths of rows."""
+    """Every distance in a pattern: windows, strides and row widths."""
     match pattern:
         case Local(window=size) | Strided(stride=size) | Fixed(stride=size) | Row(width=size):
             return (size,)
@@ -84,7 +84,7 @@ class Dropout:
     """The share of values set to zero in training, by place."""
 
     token: float = 0.0
-    """Whole tokens: the model must not lean on a single word."""
+    """Dropout of whole tokens, so that the model does not rely on single words."""
     embedding: float = 0.0
     attention: float = 0.0
     hidden: float = 0.0
@@ -97,7 +97,7 @@ class Dropout:
 
 @dataclass(frozen=True, kw_only=True)
 class Biases:
-    """Which matrices come with a bias."""
+    """Which matrices have a bias."""
 
     attention: bool = True
     attention_output: bool = True
@@ -165,7 +165,7 @@ class ModelConfig:
             allowed = 1 <= self.segments <= limits.MAX_SEGMENTS
             require(self, "segments", allowed, f"from 1 to {limits.MAX_SEGMENTS}, or absent")
         if self.neighbours is not None:
-            # A step that continues a cache is not shown the token before.
+            # A step with a cache does not get the previous token.
             require(self, "neighbours", self.cache is None, "absent in a model with a cache")
         require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
 
@@ -175,7 +175,7 @@ class ModelConfig:
 
     @property
     def scale(self) -> float:
-        """What embeddings are multiplied by."""
+        """The factor on the embeddings."""
         return {"one": 1.0, "sqrt_width": math.sqrt(self.width)}[self.embedding_scale]
 
     @property
@@ -185,16 +185,16 @@ class ModelConfig:
 
     @property
     def noun(self) -> str:
-        """What such a model is called: "a classifier"."""
+        """The noun for such a model: "a classifier"."""
         return self.head.noun
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
-        """What the model can be asked to do, the main verb first."""
+        """The verbs that the model supports, the main one first."""
         return self.head.verbs
 
     def require_verb(self, verb: Verb, name: object = None) -> None:
-        """Raise ValueError if the model, called `name`, does not answer a verb."""
+        """Raise ValueError if the model, called `name`, does not support a verb."""
         if verb not in self.verbs:
             raise ValueError(
                 f"{name or self.name} is {self.noun}: it can {' and '.join(self.verbs)}, not {verb}"
@@ -202,7 +202,7 @@ class ModelConfig:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The kinds of attention that there are, by name."""
+        """The names of the attention parts."""
         return ("self",)
 
     @property
@@ -216,7 +216,7 @@ class ModelConfig:
         return self.layers
 
     def with_layers(self, layers: int) -> Self:
-        """The same model with another depth."""
+        """The same config with another depth."""
         return replace(self, layers=layers)
 
 

@@ -1,4 +1,4 @@
-"""What a run is: a model, the data it learns from, and how."""
+"""RunConfig: a model, its training data, and the training settings."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from clearformer import limits
-from clearformer.config.codec import from_json
+from clearformer.config.codec import from_json, to_json
 from clearformer.config.generation import GenerationDefaults, without_generation
 from clearformer.config.model import AnyModelConfig, with_family
 from clearformer.core.patterns import require
+from clearformer.table_options import EARLIER, TableOptions
 
-# --- how the learning rate moves -----------------------------------------------------------
+# --- learning rate schedules ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """Flat after the warm-up."""
+    """Constant after the warm-up."""
 
     warmup: int = 0
 
@@ -27,7 +28,7 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class Linear:
-    """Down in a straight line to `final` of the rate."""
+    """Linear decay to `final` times the learning rate."""
 
     warmup: int = 0
     final: float = 0.0
@@ -38,7 +39,7 @@ class Linear:
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
-    """Down along half a cosine to `final` of the rate."""
+    """Cosine decay to `final` times the learning rate."""
 
     warmup: int = 0
     final: float = 0.0
@@ -49,7 +50,7 @@ class Cosine:
 
 @dataclass(frozen=True, kw_only=True)
 class StableThenDecay:
-    """Flat, then down in a straight line over the last `decay` of the run."""
+    """Constant, then linear decay over the last `decay` of the run."""
 
     warmup: int = 0
     decay: float = 0.4
@@ -62,7 +63,7 @@ class StableThenDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class InverseSqrt:
-    """The original's: up during the warm-up, then down with the root of the step."""
+    """Linear warm-up, then decay with the inverse square root of the step (Vaswani et al. 2017)."""
 
     warmup: int = 4000
 
@@ -80,12 +81,12 @@ def _require_schedule(schedule: Any) -> None:
 
 Schedule = Constant | Linear | Cosine | StableThenDecay | InverseSqrt
 
-# --- how weights are moved -----------------------------------------------------------------
+# --- optimizers ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdamW:
-    """Every parameter by its own scale."""
+    """AdamW for every parameter."""
 
     beta1: float = 0.9
     beta2: float = 0.95
@@ -101,11 +102,11 @@ class AdamW:
 
 @dataclass(frozen=True, kw_only=True)
 class Muon:
-    """Matrices of the blocks by an orthogonal update; everything else by AdamW."""
+    """Muon for the matrices of the blocks; AdamW for everything else."""
 
     momentum: float = 0.95
     iterations: int = 5
-    """Rounds of the iteration that makes an update orthogonal; a fourth of a small batch's time."""
+    """Iterations that orthogonalize an update; about a quarter of the time of a small batch."""
     weight_decay: float = 0.0
     adam_learning_rate: float = 3e-3
     """Base learning rate of everything that AdamW updates."""
@@ -126,7 +127,7 @@ class Muon:
 Optimizer = AdamW | Muon
 
 
-# Beyond these nothing can be run, and arithmetic would end before the numbers do.
+# Larger values cannot be run, and would overflow the arithmetic.
 MOST = {
     "batch_size": limits.MAX_BATCH,
     "threads": limits.MAX_THREADS,
@@ -142,20 +143,20 @@ MOST = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """One budget (steps, epochs or minutes), and how it is spent."""
+    """One budget (steps, epochs or minutes), and the training settings."""
 
     learning_rate: float
     """Base learning rate."""
     batch_size: int
-    """Sequences in a step, over all micro-batches; of pairs, the most."""
+    """Sequences in a step, over all micro-batches; for pairs, the maximum."""
     batch_tokens: int | None = None
-    """Pairs: most tokens of a side in a step, padding counted; none: only `batch_size` limits."""
+    """Pairs: maximum number of tokens of a side in a step, with padding; none: no limit."""
     steps: int | None = None
     """Budget in steps."""
     epochs: float | None = None
     """Budget in passes over the training data."""
     minutes: float | None = None
-    """Budget by the clock; the schedule follows it."""
+    """Budget in minutes; the schedule follows the clock."""
     accumulation_steps: int = 1
     """Micro-batches in a step: less memory, the same gradient."""
     optimizer: Optimizer = field(default_factory=AdamW)
@@ -164,38 +165,44 @@ class TrainConfig:
     """Where the schedule's decay begins: after the warm-up, which then takes at most a tenth of the
     run, so that the base rate is reached; or at the first step, as in runs of earlier versions."""
     gradient_clip: float | None = 1.0
-    """Largest norm of the gradient."""
+    """Maximum norm of the gradient."""
     label_smoothing: float = 0.0
     """Share of a target's probability spread over all classes."""
+    class_weights: Literal["balanced"] | None = None
+    """A classifier: balanced gives every class the same weight in the loss, however rare; none:
+    every text."""
     ema_decay: float | None = None
     """Decay of a running average of the weights, used for evaluation."""
     seed: int = 0
     evaluations: int = 10
-    """How many evaluations, spread over the run; the last is at its end."""
+    """Number of evaluations, spread over the run; the last is at its end."""
+    best_metric: str | None = None
+    """Which validation metric decides the best checkpoint; a classifier has accuracy, macro_f1 and
+    loss; none: the usual one."""
     patience: int | None = None
-    """Stop after so many evaluations without improvement."""
+    """Stop after this many evaluations without improvement."""
     save_seconds: float = 120.0
     """Longest time between two checkpoints."""
     keep_checkpoints: int = 2
     """Checkpoints to keep, besides the best."""
     compile: Literal["auto", "on", "off"] = "auto"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Of the products inside the model; weights and the loss stay in float32."""
+    """Precision of the matrix products; weights and loss stay in float32."""
     recompute: int | Literal["attention"] | None = None
-    """What the backward pass computes again instead of keeping: every so-many-th block (1: all
+    """What the backward pass recomputes instead of storing: every n-th block (1: all
     of them), or attention alone; none: nothing. Less memory, more time, the same gradient."""
     device: str = "auto"
     threads: int | None = None
-    """CPU threads; none: as many as there are."""
+    """CPU threads; none: all of them."""
     parallel: Literal["ddp", "fsdp2"] = "ddp"
-    """With several processes: a copy of the model in each, or a part of each block in each."""
+    """With several processes: replicas of the model (ddp), or shards of each block (fsdp2)."""
     timeout_seconds: float = 300.0
-    """With several processes: how long one may keep the others waiting before the job ends."""
+    """With several processes: seconds that ranks wait for each other before the job ends."""
     freeze: Literal["body"] | None = None
-    """What keeps its weights: the body is all but the head; none: everything learns."""
+    """Frozen weights: the body is all but the head; none: nothing is frozen."""
     embedding_std: float | None = None
-    """With --from: the standard deviation that the tables of the embedding are brought to, such as
-    0.02. A norm follows them, so only how fast they learn changes; none: they stay as they are."""
+    """With --from: rescale the embedding tables to this standard deviation, such as 0.02. A norm
+    follows them, so this affects only how fast they learn; none: they are not rescaled."""
 
     def __post_init__(self) -> None:
         require(self, "learning_rate", 0 < self.learning_rate <= 1000, "above 0 and at most 1000")
@@ -249,16 +256,16 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Masking:
-    """Which tokens are hidden for a masked model to find, and how they are shown."""
+    """Which tokens are masked for a masked language model, and how they are replaced."""
 
     rate: float = 0.15
-    """Share of the tokens that are hidden."""
+    """Share of the tokens that are masked."""
     mask_replace: float = 0.8
-    """Share of the hidden ones that are shown as [MASK]."""
+    """Share of the masked ones that are replaced by [MASK]."""
     random_replace: float = 0.1
-    """Share of the hidden ones that are shown as another token; the rest is as it was."""
+    """Share of the masked ones that are replaced by a random token; the rest is unchanged."""
     unit: Literal["tokens", "words"] = "tokens"
-    """Whether the pieces of a word are hidden one by one or together."""
+    """Whether the pieces of a word are masked one by one or together."""
 
     def __post_init__(self) -> None:
         require(self, "rate", 0 < self.rate < 1, "between 0 and 1")
@@ -270,54 +277,63 @@ class Masking:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What to learn from: a corpus by name or files of one's own, and how text becomes tokens."""
+    """Training data: a corpus by name or the user's files, and the tokenizer."""
 
     source: str
     """A corpus by name, a file, a folder, a glob, or - for standard input; of pairs also two
     files with a comma between them."""
+    include: str | None = None
+    """Which files of a folder to read, such as *.py or "*.py,*.md"; none: .txt and .md."""
     validation: str | None = None
     """A file to evaluate on; none: a part of the source."""
     validation_fraction: float = 0.1
-    """How large that part is."""
+    """The size of that part."""
+    training_share: float = 1.0
+    """How much of the rest is learned from, for a learning curve; what is held back stays."""
     tokenizer: Literal[
         "bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece", "fallback-bpe"
     ] = "bytes"
     vocabulary: int | None = None
-    """Size of a trained tokenizer; none: what suits the text."""
+    """Size of a trained tokenizer; none: by the size of the text."""
     text_column: str = "text"
     """Column of the texts, in a table."""
     label_column: str = "label"
     """Column of the labels, in a table."""
+    second_column: str = "second"
+    """Column of the second texts, in a table of sentence pairs."""
     source_column: str = "source"
-    """Column of what is translated, in a table of pairs."""
+    """Column of the sources, in a table of pairs."""
     target_column: str = "target"
-    """Column of what it becomes."""
+    """Column of the targets."""
     truncate_to: Literal["head", "tail", "ends"] = "head"
-    """Which part of a text longer than the context is kept."""
+    """Which part of a text longer than the context is used."""
     masking: Masking | None = None
-    """What is hidden; none: nothing, for a model that is not masked."""
+    """Masking settings; none: no masking."""
     form: Literal["text", "conversations"] = "text"
     """What the source of a generator holds: running text, or conversations (train chat)."""
     template: str | None = None
     """File with a Jinja chat template for conversations; none: the model's own, or a plain one."""
+    table: TableOptions = field(default_factory=TableOptions)
 
     def __post_init__(self) -> None:
         require(self, "validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1")
+        share = self.training_share
+        require(self, "training_share", 0 < share <= 1, "above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The checkpoint whose weights and tokenizer a run began with."""
+    """The checkpoint whose weights and tokenizer a run was fine-tuned from."""
 
     folder: str
-    """Where it lay; it is not needed once the run has a checkpoint of its own."""
+    """Its folder; not needed once the run has its own checkpoint."""
     sha256: str
     """Of its manifest, which holds the hashes of all its files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that a run is made from; its JSON beside the run is enough to rebuild it."""
+    """All settings of a run; its JSON is enough to rebuild the run."""
 
     model: AnyModelConfig
     data: DataConfig
@@ -336,8 +352,8 @@ def run_from_json(data: Any) -> RunConfig:
 
 
 def _with_old_meaning(data: Any) -> Any:
-    """Settings that a config was saved without, with the values that they had then: a default may
-    change, and a run that goes on must not change with it."""
+    """Add settings that older configs lack, with the values of that time: changed defaults must not
+    affect a resumed run."""
     if not isinstance(data, dict):
         return data
     if "model" in data:
@@ -345,6 +361,9 @@ def _with_old_meaning(data: Any) -> Any:
         if "generation" not in data:  # earlier versions kept it in the model
             model, generation = without_generation(data["model"])
             data = {**data, "model": model, "generation": generation}
+    source = data.get("data")
+    if isinstance(source, dict) and "table" not in source:
+        data = {**data, "data": {**source, "table": to_json(EARLIER)}}
     train = data.get("train")
     if not isinstance(train, dict) or "anneal" in train or "decay_start" in train:
         return data

@@ -1,4 +1,4 @@
-"""Settings by name: a full path, or the end of one where only one setting ends like that.
+"""Settings by name: a full path, or the end of a path if it is unique.
 
 `layers` is `model.layers`, `dropout.embedding` is `model.dropout.embedding`. A setting that takes
 values of several classes also takes the name of a class: `optimizer="muon"`.
@@ -19,7 +19,12 @@ from clearformer.config.run import RunConfig, run_from_json
 from clearformer.did_you_mean import closest, nearest
 
 # Names that differ from their setting: the usual ones, and the name of a whole group.
-ALIASES = {"data": "data.source", "lr": "train.learning-rate"}
+ALIASES = {
+    "data": "data.source",
+    "lr": "train.learning-rate",
+    "text": "data.text-column",
+    "label": "data.label-column",
+}
 BUDGETS = ("steps", "epochs", "minutes")
 LEARNING_RATE_NEEDED = (
     "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "
@@ -130,7 +135,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as the config has it: NumPy's numbers, lists and paths are taken too."""
+    """A value in the form of the config; NumPy numbers, lists and paths are accepted too."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     if isinstance(value, os.PathLike):
@@ -162,7 +167,7 @@ def kind_named(text: str, kinds: Sequence[Any], path: str) -> Any:
 
 
 def paths(value: Any, path: str = "") -> list[str]:
-    """Every setting of a dataclass, and every place that takes values of several classes."""
+    """Every setting of a dataclass, including those that take values of several classes."""
     found = list(kinds(value)) if not path else []
     for field in fields(value):
         inner = getattr(value, field.name)
@@ -175,7 +180,7 @@ def paths(value: Any, path: str = "") -> list[str]:
 
 
 def kinds(value: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
-    """The places that take values of several classes, by path."""
+    """The settings that take values of several classes, by path."""
     found: dict[str, tuple[Any, ...]] = {}
     hints = typing.get_type_hints(type(value)) if is_dataclass(value) else {}
     for field in fields(value) if is_dataclass(value) else ():
@@ -211,5 +216,5 @@ def put(value: Any, path: str, new: Any) -> Any:
 
 
 def spelled(field: str) -> str:
-    """A field as a flag is spelled."""
+    """The flag spelling of a field."""
     return field.strip("_").replace("_", "-").lower()

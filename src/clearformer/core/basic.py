@@ -1,4 +1,4 @@
-"""Self-attention before it has a single parameter, and the checks of shapes.
+"""Self-attention without parameters, and the checks of shapes.
 
 Start here. Everything else in `core/` is this file plus parameters, speed and structure.
 
@@ -64,8 +64,8 @@ def multi_head_loop(
 
 
 # --- shapes --------------------------------------------------------------------------------
-# Broadcasting accepts many shapes that nobody meant, so code that takes tensors states the shapes
-# it takes. The checks never read a tensor's values, so they do not wait for a device.
+# Broadcasting accepts many unintended shapes, so functions check the shapes of their
+# tensors. The checks never read a tensor's values, so they do not wait for a device.
 
 
 def require_shape(name: str, x: Tensor, shape: Sequence[int | str], advice: str) -> None:

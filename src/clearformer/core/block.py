@@ -1,4 +1,4 @@
-"""The transformer block: attention lets the tokens talk, the feed-forward layer thinks.
+"""The transformer block: attention mixes tokens, the feed-forward layer transforms each of them.
 
 Around each of the two goes a residual connection and a norm. Which comes first is a value:
 `post_norm` as in the seeds and the original paper, `pre_norm` as in GPT-2 and after. So is how
@@ -33,12 +33,12 @@ def post_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Ten
 
 
 def pre_norm(x: Tensor, part: Part, norm: nn.Module, dropout: nn.Module) -> Tensor:
-    """Eq. 15: normalise, then add. Nothing stands on the way from the input to the output."""
+    """Eq. 15: normalise, then add. The residual path from input to output has no norm."""
     return x + dropout(part(norm(x)))
 
 
 class FeedForward(nn.Module):
-    """A small network, the same for each token, without a look at the others (eq. 16)."""
+    """A small network, applied to each token independently (eq. 16)."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """Two ways up, one of them a gate on the other: SwiGLU when the activation is SiLU (eq. 22)."""
+    """Two projections, one gating the other: SwiGLU when the activation is SiLU (eq. 22)."""
 
     def __init__(
         self,

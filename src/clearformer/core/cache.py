@@ -1,4 +1,4 @@
-"""Caches: keys and values from before the tokens at hand, one cache for each layer.
+"""Caches: keys and values of earlier tokens, one cache for each layer.
 
 A cache lives outside the model and is passed in. `NO_CACHE` is the usual case. `KVCache` holds
 the keys and values of a growing text, `HiddenMemory` the hidden states of earlier segments
@@ -16,13 +16,13 @@ from torch import Tensor
 
 
 class Cache:
-    """Base of all caches. It holds nothing: keys and values are those of the tokens at hand."""
+    """Base of all caches. It holds nothing: keys and values are those of the current tokens."""
 
-    length: int = 0  # keys before those of the tokens at hand
+    length: int = 0  # keys before those of the current tokens
 
     @property
     def start(self) -> int:
-        """The position of the first token at hand."""
+        """The position of the first current token."""
         return self.length
 
     def sources(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -65,7 +65,7 @@ class KVCache(Cache):
 
 
 class HiddenMemory(Cache):
-    """The last `capacity` hidden states that entered a layer, as they were, without gradient."""
+    """The last `capacity` hidden states that entered a layer, detached."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -85,7 +85,7 @@ class HiddenMemory(Cache):
         return self.states, x
 
     def _latest(self, x: Tensor, before: Tensor) -> Tensor:
-        """The last `capacity` of both; a segment as long as that needs nothing from before."""
+        """The last `capacity` of both; a segment of that length needs no earlier states."""
         kept = x[:, max(0, x.shape[1] - self.capacity) :].detach()
         missing = min(self.capacity - kept.shape[1], before.shape[1])
         return torch.cat((before[:, before.shape[1] - missing :], kept), dim=1) if missing else kept

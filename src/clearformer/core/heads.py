@@ -33,7 +33,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Su
     Logits are (..., V) and targets (...), each a class from 0 to V - 1, or IGNORE.
     """
     require_targets(targets, logits.shape[:-1])
-    # The sum of many small logarithms is the first thing half precision loses.
+    # In half precision a sum of many small logarithms would lose most of its digits.
     rows = at_least_float32(logits).flatten(0, -2)  # (R, V)
     with targets_explained(targets, logits.shape[-1]):
         total = F.cross_entropy(
@@ -204,7 +204,7 @@ def token_at(hidden: Tensor, positions: Tensor) -> Tensor:
 
 
 def require_hidden(hidden: Tensor, attention_mask: Tensor | None) -> None:
-    """Refuse what is no batch of hidden states, and padding of another shape."""
+    """Refuse anything but a batch of hidden states, and padding of another shape."""
     require_sequences("hidden", hidden, ("batch", "tokens", "width"))
     require_attention_mask(attention_mask, *hidden.shape[:2])
 

@@ -1,7 +1,7 @@
 """Initial weights: the published recipes of the models that the seeds describe.
 
-Each takes a finished model and draws its weights anew. They differ in the spread of the matrices
-and in the two projections that write into the residual stream (attention's `output`, the
+Each takes a finished model and initializes its weights again. They differ in the spread of the
+matrices and in the two projections that write into the residual stream (attention's `output`, the
 feed-forward layer's `down`), since N layers add up there.
 """
 
@@ -30,7 +30,7 @@ def xavier(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
     for module in model.modules():
         if isinstance(module, Attention):
-            # Queries, keys and values are three matrices that happen to lie in one.
+            # Queries, keys and values are three matrices stored as one.
             counts = module.heads, module.key_heads, module.key_heads
             for matrix in module.project.weight.split([n * module.head_width for n in counts]):
                 nn.init.xavier_uniform_(matrix)

@@ -42,7 +42,7 @@ def weights(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
 def loop(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float
 ) -> Tensor:
-    """One query at a time, one key at a time. Slow, and obviously right."""
+    """One query at a time, one key at a time. Slow, and easy to verify."""
     require_fitting(q, k, v, mask, bias)
     (batch, heads, queries, head_width), keys = q.shape, k.shape[-2]
     k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)
@@ -99,7 +99,7 @@ def fused(
 
 
 def require_fitting(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> None:
-    """Refuse shapes that would fail somewhere inside, or broadcast to what nobody meant."""
+    """Refuse shapes that would fail inside a kernel or broadcast unintentionally."""
     require_shape("q", q, ("batch", "heads", "queries", "width"), "pass q[None] for one sequence")
     batch, heads, queries, width = q.shape
     require_shape("k", k, (batch, "key heads", "keys", width), "pass keys made for these queries")

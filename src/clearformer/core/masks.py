@@ -81,7 +81,7 @@ def require_attention_mask(attention_mask: Tensor | None, batch: int, keys: int)
 
 
 def first_real_token(attention_mask: Tensor) -> Tensor:
-    """Index of the first real token of each row (B,): position 0, however much padding is left."""
+    """Index of the first real token of each row (B,), which has position 0."""
     return attention_mask.int().argmax(dim=1)
 
 

@@ -55,7 +55,7 @@ class Transformer(nn.Module):
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
-        """Hidden states (B, T, E). `structure` says who may look at whom in this very batch."""
+        """Hidden states (B, T, E). `structure` is a pattern for this batch only."""
         start = caches[0].length if caches else 0
         x = self.embedding(tokens, attention_mask, segments, start)  # (B, T, E)
         return self.stack(x, attention_mask, caches, structure)
@@ -90,7 +90,7 @@ class PairBatch:
 
 @dataclass(frozen=True)
 class Source:
-    """An encoded sequence, as each decoder layer will look at it."""
+    """An encoded sequence, as keys and values for each decoder layer."""
 
     caches: list[FrozenKV]
     attention_mask: Tensor | None  # (B, S)
@@ -116,7 +116,7 @@ class Seq2Seq(nn.Module):
 
     @property
     def stacks(self) -> dict[str, Stack | DecoderStack]:
-        """Both stacks by the names of their parts; the last one writes."""
+        """Both stacks by the names of their parts; the last one generates."""
         return {"encoder": self.encoder, "decoder": self.decoder}
 
     def encode(self, source: Tensor, attention_mask: Tensor | None = None) -> Source:

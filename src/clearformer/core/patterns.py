@@ -144,7 +144,7 @@ class SizedPattern(Pattern):
 
 @dataclass(frozen=True)
 class Full(Pattern):
-    """Everyone sees everyone."""
+    """Every position sees every position."""
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return (query == query) & (key == key)
@@ -152,7 +152,7 @@ class Full(Pattern):
 
 @dataclass(frozen=True)
 class Causal(Pattern):
-    """Only itself and what came before (eq. 13): what makes a generator possible."""
+    """Only itself and earlier positions (eq. 13), as generation requires."""
 
     def allows(self, query: Tensor, key: Tensor) -> Tensor:
         return key <= query
@@ -186,7 +186,7 @@ class Strided(SizedPattern):
 class Fixed(SizedPattern):
     """The own block of `stride` positions, and the last `summary` of every block (eq. 25).
 
-    The summary positions gather their block; everyone after it reads them.
+    The summary positions collect their block for all later positions.
     """
 
     stride: int

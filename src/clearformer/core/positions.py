@@ -54,7 +54,7 @@ class Position:
         return x
 
     def bias(self, heads: int, queries: int, keys: int, like: Tensor) -> Tensor | None:
-        """What is added to the scaled scores, whatever the tokens are: (H, Q, K)."""
+        """What is added to the scaled scores, independent of the tokens: (H, Q, K)."""
         return None
 
     def score(self, q: Tensor, k: Tensor, learned: Parameters) -> tuple[Tensor, Tensor | None]:
@@ -219,7 +219,7 @@ class RelativeXL(Position):
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling(ABC):
-    """Base of all ways to fit a longer text into the range of angles that was learned."""
+    """Base of all scalings of rotary angles for longer texts than in training."""
 
     @abstractmethod
     def scaled(self, frequencies: Tensor) -> Tensor:

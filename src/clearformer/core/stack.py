@@ -42,7 +42,7 @@ class Stack(nn.Module):
         caches: Sequence[Cache] | None = None,
         structure: Pattern | None = None,
     ) -> Tensor:
-        """`structure` is this batch's own, such as its graphs; each layer's pattern cuts it."""
+        """`structure` is this batch's pattern, such as its graphs, combined with each layer's."""
         caches = _one_for_each_layer(caches, len(self.blocks))
         for layer, (block, cache) in enumerate(zip(self.blocks, caches, strict=True)):
             own = self.pattern(layer)

@@ -12,6 +12,12 @@ from clearformer.explore.safe_text import clean
 POSITIONS = {"RelativeXL": "relative", "NoPosition": "none"}  # others: the name in lower case
 SAMPLES = {"classify": "The film was good, and the end was a surprise", "translate": "twenty-one"}
 DEFAULT_SAMPLE = "The cat sat on the mat"
+ELSEWHERE = ("label", "answer")  # tasks that the page does not show
+
+
+def main_task(config: AnyModelConfig) -> str:
+    """What the page can ask a model first."""
+    return next(verb for verb in config.verbs if verb not in ELSEWHERE)
 
 
 def model_info(entry: ModelEntry) -> dict[str, Any]:
@@ -23,7 +29,7 @@ def model_info(entry: ModelEntry) -> dict[str, Any]:
         "id": entry.id,
         "name": entry.name,
         "family": config.family or config.name,
-        "tasks": [config.verbs[0]],
+        "tasks": [main_task(config)],
         "n_layers": config.layers,
         "n_heads": config.heads,
         "n_key_heads": config.key_heads or config.heads,

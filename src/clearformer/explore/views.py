@@ -16,6 +16,7 @@ from clearformer.config import Head
 from clearformer.core.attention import Attention
 from clearformer.explore import arrays, stages, token_display
 from clearformer.explore.limits import MAX_RESPONSE_BYTES, POOL_ABOVE, TOP_TOKENS
+from clearformer.explore.model_info import main_task
 from clearformer.explore.recording import attentions
 from clearformer.explore.trace import Trace
 from clearformer.explore.trace_cache import CachedTrace
@@ -299,7 +300,7 @@ def logits(cached: CachedTrace, i: int) -> dict[str, Any]:
     """The logits at one position, shifted so that the largest is 0."""
     table, head = cached.overview.logits.float().cpu(), cached.loaded.config.head
     verbs = cached.loaded.config.verbs
-    if verbs[0] == "embed":
+    if main_task(cached.loaded.config) == "embed":
         raise Problem(409, "wrong_kind", "this model has no logits of tokens or classes")
     is_classifier = "classify" in verbs
     i = 0 if is_classifier else token_index(i, table.shape[0])

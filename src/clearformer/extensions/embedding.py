@@ -17,9 +17,8 @@ from clearformer.core.masks import require_attention_mask
 class Neighbours(nn.Module):
     """A vector for each token together with the one before it ("not good").
 
-    There are too many pairs for a table, so each goes to one of `buckets` rows by hashing;
-    pairs that meet in a row share it. Nothing is known before the first token, and padding
-    is nothing.
+    There are too many pairs for a table, so each is hashed to one of `buckets` rows; colliding
+    pairs share a row. The first token has no pair, nor has one after padding.
     """
 
     def __init__(self, buckets: int, width: int) -> None:
@@ -41,7 +40,7 @@ class Neighbours(nn.Module):
 class NeighbourEmbedding(Embedding):
     """An embedding that adds a vector for each pair of `neighbours`, in that many buckets.
 
-    In training `token_dropout` drops whole tokens: the model must not lean on a single word.
+    In training `token_dropout` drops whole tokens, so that the model does not rely on single words.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class NeighbourEmbedding(Embedding):
         self.token_dropout = nn.Dropout(token_dropout)
 
     def words(self, tokens: Tensor, attention_mask: Tensor | None, start: int) -> Tensor:
-        """What tokens mean, wherever they stand. A dropped token is gone from its pairs too."""
+        """Vectors of the tokens without positions; token dropout also drops their pairs."""
         x = super().words(tokens, attention_mask, start)  # (B, T, E)
         pairs = None  # (B, T, E)
         if self.neighbours is not None:
@@ -80,5 +79,5 @@ class NeighbourEmbedding(Embedding):
 
 
 def _shifted(values: Tensor, first: float = 0) -> Tensor:
-    """Each place's left neighbour; `first` stands before all."""
+    """The left neighbour of each position; `first` precedes the first one."""
     return F.pad(values, (1, 0), value=first)[:, :-1]  # (B, T)

@@ -12,6 +12,7 @@ from clearformer.core.heads import (
     MaskedToken,
     Pool,
     SumAndCount,
+    cross_entropy,
     first_pool,
     mean_pool,
     require_hidden,
@@ -49,7 +50,7 @@ def last_real_token(attention_mask: Tensor) -> Tensor:
 
 
 class Pooler(nn.Module):
-    """BERT's: the first token through a layer and a tanh."""
+    """BERT's pooler: a linear layer and a tanh on the first token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -100,8 +101,25 @@ class TokenClassifier(Head):
         return self.project(self.dropout(hidden))  # (B, T, C)
 
 
+class AnswerSpan(TokenClassifier):
+    """Two scores for every token: an answer starts here, it ends here. A softmax over the tokens
+    makes each of the two a distribution."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, classes=2)
+
+    def loss(
+        self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
+    ) -> SumAndCount:
+        """Targets (B, 2) are the positions of the first and the last token, or IGNORE."""
+        scores = self(hidden, attention_mask).transpose(1, 2)  # (B, 2, T)
+        if attention_mask is not None:
+            scores = scores.masked_fill(~attention_mask[:, None], float("-inf"))
+        return cross_entropy(scores, targets, self.label_smoothing)
+
+
 class Features(nn.Module):
-    """One vector for a whole sequence, and nothing after it: what embeddings are made of."""
+    """One pooled vector for a whole sequence, without a projection."""
 
     def __init__(self, pool: Pool) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Initial weights of three later recipes, as published.
 
-Each takes a finished model and draws its weights anew, as those of `core.init` do.
+Each takes a finished model and initializes its weights again, as those of `core.init` do.
 """
 
 import math

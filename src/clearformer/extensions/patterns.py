@@ -30,7 +30,7 @@ class Row(SizedPattern):
 
 @dataclass(frozen=True)
 class Summary(SizedPattern):
-    """The last `places` of every block of `stride` positions, whoever looks."""
+    """The last `places` of every block of `stride` positions, for every query."""
 
     stride: int
     places: int
@@ -41,9 +41,9 @@ class Summary(SizedPattern):
 
 @dataclass(frozen=True)
 class Graph(Pattern):
-    """Just the listed (query, key) edges between `nodes` nodes: structure as data.
+    """The listed (query, key) edges between `nodes` nodes.
 
-    Edges are directed, and a node sees itself only if an edge says so: add `| Local(1)`.
+    Edges are directed, and a node sees itself only by an edge to itself: add `| Local(1)`.
     """
 
     edges: tuple[tuple[int, int], ...]
@@ -111,7 +111,7 @@ class Shifted(Pattern):
 
 @dataclass(frozen=True)
 class _Several(Pattern):
-    """Base of patterns that differ; asked about all together, it allows what one of them does."""
+    """Base of patterns by head or sequence; their common table is the union."""
 
     patterns: tuple[Pattern, ...]
 
@@ -129,7 +129,7 @@ class _Several(Pattern):
 
 @dataclass(frozen=True)
 class PerHead(_Several):
-    """A pattern of its own for each head; fewer patterns than heads are repeated in turn."""
+    """A pattern for each head; fewer patterns than heads are repeated."""
 
     def by_head(self, heads: int) -> tuple[Pattern, ...]:
         return tuple(self.patterns[head % len(self.patterns)] for head in range(heads))
@@ -137,7 +137,7 @@ class PerHead(_Several):
 
 @dataclass(frozen=True)
 class Each(_Several):
-    """A pattern of its own for each sequence of a batch, such as its graph."""
+    """A pattern for each sequence of a batch, such as its graph."""
 
     def by_row(self, batch: int) -> tuple[Pattern, ...]:
         if len(self.patterns) != batch:

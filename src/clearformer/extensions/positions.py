@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ALiBi(Position):
-    """A penalty that grows with distance, at a rate of its own for each head (eq. 21)."""
+    """A penalty that grows with distance, with a slope for each head (eq. 21)."""
 
     relative = True
 

@@ -1,7 +1,7 @@
-"""Every architecture of the seeds as a function that returns a config: ten numbers and a source.
+"""Model families: functions that return configs, with the published sizes.
 
-`preset("gpt2-xl")` is `gpt2("xl")`. A family is a row of values over one core; nothing here
-is a module, and nothing imports torch.
+`preset("gpt2-xl")` is `gpt2("xl")`. A family only sets values of a config; nothing here
+is a module or imports torch.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ FAMILIES: Mapping[str, tuple[Callable[[str], AnyModelConfig], Mapping[str, Any]]
 
 
 def presets() -> list[str]:
-    """Every name that `preset` knows, in the order of the seeds."""
+    """All preset names."""
     return [f"{family}-{size}" for family, (_, sizes) in FAMILIES.items() for size in sizes]
 
 

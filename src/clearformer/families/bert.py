@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2018): an encoder that learns from hidden words and next sentences."""
+"""BERT (Devlin et al. 2018): an encoder trained on masked words and next sentences."""
 
 from clearformer.config import (
     Dropout,
@@ -16,9 +16,9 @@ from clearformer.families.sizes import numbers
 
 # layers, width, heads, head, position: base and large from section 3 of the paper, the smaller ones
 # from Turc et al. 2019. hidden is 4 * width, a head 64 wide, throughout. The last two are not
-# published: for minutes instead of days. They leave out the next sentence, which Liu et al. 2019
-# (RoBERTa) found not to help, and turn positions, since learned ones must first find out, place by
-# place, what a neighbour is: after 2,000 steps the loss is 4.3 instead of 6.0 (docs/log.md).
+# published: for minutes instead of days. They omit the next-sentence objective, which Liu et al.
+# 2019 (RoBERTa) found not to help, and use rotary positions, since learned ones take long to learn
+# which positions are adjacent: after 2,000 steps the loss is 4.3 instead of 6.0 (docs/log.md).
 BERT: dict[str, tuple[int, int, int, Head, Position]] = {
     "base": (12, 768, 12, Pretraining(), Learned()),
     "large": (24, 1024, 16, Pretraining(), Learned()),

@@ -1,4 +1,4 @@
-"""The first seed's generator: the same blocks behind a causal mask, predicting the next byte."""
+"""The first source document's generator: causal blocks that predict the next byte."""
 
 from clearformer.config import Biases, Causal, KVCache, Learned, ModelConfig, NextToken
 from clearformer.families.sizes import numbers

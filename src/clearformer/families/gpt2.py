@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): the generator with the norm moved to the front, and large."""
+"""GPT-2 (Radford et al. 2019): a pre-norm decoder."""
 
 from clearformer.config import Causal, Dropout, KVCache, Learned, ModelConfig, NextToken
 from clearformer.families.sizes import numbers

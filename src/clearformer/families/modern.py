@@ -1,4 +1,4 @@
-"""What the years since the seeds have settled on: rotary positions, RMS norms, no biases.
+"""A Llama-like decoder: rotary positions, RMS norms, gated feed-forward layers, no biases.
 
 RMSNorm: Zhang and Sennrich 2019. SwiGLU: Shazeer 2020. Rotary: Su et al. 2021. Grouped
 queries: Ainslie et al. 2023. Query-key norm: Henry et al. 2020. The combination is Llama's

@@ -20,7 +20,7 @@ ORIGINAL: dict[str, Numbers] = {
     # layers, width, heads, hidden, dropout, vocabulary, length, residual
     "base": (6, 512, 8, 2048, 0.1, 37_000, 512, "post"),
     "big": (6, 1024, 16, 4096, 0.3, 37_000, 512, "post"),
-    # Not published. Pre-norm learns without a long warm-up: for tens of thousands of pairs (Wu et
+    # Not published. Pre-norm trains without a long warm-up: for tens of thousands of pairs (Wu et
     # al. 2021 found this shape to serve Multi30k as well as larger ones),
     "small": (4, 128, 4, 256, 0.2, 5000, 256, "pre"),
     # and for tasks with an exact answer.

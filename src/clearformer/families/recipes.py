@@ -108,7 +108,7 @@ def _muon(batch: int) -> Recipe:
 
 
 def _masked(model: AnyModelConfig) -> Recipe:
-    # A small model spends its parameters better than on thirty thousand words.
+    # A vocabulary of thirty thousand words would take too many of a small model's parameters.
     vocabulary = 8192 if model.width <= 256 else None
     data = replace(TEXT, tokenizer="wordpiece", vocabulary=vocabulary, masking=Masking())
     if model.head.sentence_pairs:
@@ -139,7 +139,8 @@ def _pairs(model: AnyModelConfig) -> Recipe:
 def _classifier(model: AnyModelConfig) -> Recipe:
     data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary)
     if model.neighbours is not None:
-        # Large tables of words and pairs, few matrices: embeddings move fast, all of it decays.
+        # Large embeddings of words and pairs, few matrices: embeddings have a high learning
+        # rate, and all weights decay.
         return replace(data, truncate_to="ends"), TrainConfig(
             learning_rate=0.02,
             batch_size=64,
@@ -160,12 +161,26 @@ def _classifier(model: AnyModelConfig) -> Recipe:
     )
 
 
-# What a model is used for decides what it learns from; generators have recipes by family.
+def _finetuned(model: AnyModelConfig) -> Recipe:
+    # Nobody's words are labelled by default: the data is always the user's.
+    data = DataConfig(source="", tokenizer="wordpiece", text_column="tokens", label_column="labels")
+    return data, TrainConfig(
+        learning_rate=1e-3,
+        batch_size=16,
+        minutes=2,
+        optimizer=AdamW(beta2=0.999, weight_decay=0.01),
+        schedule=Linear(warmup=100),
+    )
+
+
+# The recipe depends on the head of a model; that of a generator depends on its family.
 RECIPES: dict[str, Callable[[AnyModelConfig], Recipe]] = {
     "generate": _language_model,
     "embed": _language_model,
     "fill": _masked,
     "classify": _classifier,
+    "label": _finetuned,
+    "answer": _finetuned,
     "translate": _pairs,
 }
 FAMILIES: dict[str | None, Callable[[AnyModelConfig], Recipe]] = {
@@ -176,15 +191,17 @@ FAMILIES: dict[str | None, Callable[[AnyModelConfig], Recipe]] = {
 
 
 def going_on(model: AnyModelConfig, tokenizer: str, vocabulary: int) -> Recipe:
-    """Data and training for a model that begins from another's weights and tokenizer.
+    """Data and training settings for fine-tuning a model with its tokenizer.
 
     Devlin et al. 2018, appendix A.3: three epochs at 2e-5 to 5e-5, and more for smaller models
     (Turc et al. 2019: up to 3e-4).
     """
     data, _ = recipe(model)
+    if model.head.two_texts:
+        data = replace(data, source="")  # the corpora have no pairs with labels
     data = replace(data, tokenizer=tokenizer, vocabulary=vocabulary)  # type: ignore[arg-type]
     small = model.width <= 512
-    classifies = "classify" in model.verbs
+    classifies = bool({"classify", "label", "answer"} & set(model.verbs))
     return data, TrainConfig(
         learning_rate=1e-4 if small else 3e-5,
         batch_size=32 if classifies else 8,

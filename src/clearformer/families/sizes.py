@@ -1,4 +1,4 @@
-"""The table of a family's sizes, and what is said of a size that it does not have."""
+"""Sizes of a family by name, with an error for unknown ones."""
 
 from collections.abc import Mapping
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Sparse Transformers (Child et al. 2019): a context of thousands, a few keys for each query."""
+"""Sparse Transformers (Child et al. 2019): long contexts with few keys for each query."""
 
 from clearformer.config import (
     Causal,

@@ -1,4 +1,4 @@
-"""Transformer-XL (Dai et al. 2019): segments that remember the ones before."""
+"""Transformer-XL (Dai et al. 2019): segments with a memory of earlier ones."""
 
 from clearformer.config import (
     Biases,

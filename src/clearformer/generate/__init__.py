@@ -1,1 +1,1 @@
-"""From logits to text: how a token is chosen, and one after the other."""
+"""Text generation: sampling, beam search, constraints and streaming."""

@@ -23,7 +23,6 @@ from clearformer.generate.context import (
     context_limit,
 )
 from clearformer.generate.context import default_overflow as usual_for_one
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.detokenize import detokenizer
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.inference.modes import evaluating
@@ -119,7 +118,7 @@ class PromptBeams:
     def __init__(
         self, model: LanguageModel, prompts: Sequence[Sequence[int]], max_tokens: int
     ) -> None:
-        self.decoder = Decoder(model)
+        self.decoder = model.decoder()
         self.prompts = prompts
         self.max_tokens = max_tokens
         self.sentences = len(prompts)

@@ -23,11 +23,11 @@ from clearformer.generate.context import (
     handle_overflow,
     remaining_tokens,
 )
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.detokenize import Token
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sequence import GeneratedSequence
 from clearformer.inference.caches import StaticKVCache
+from clearformer.inference.decoder import Decoder
 from clearformer.inference.fast_decode import supports
 from clearformer.inference.ragged_decode import RaggedDecoder
 
@@ -82,7 +82,7 @@ class ContinuousBatch:
         if self.unread:
             # One at a time, so that the others do not wait long for their next token.
             sequence = self.unread.pop(0)
-            decoder = Decoder(self.model)
+            decoder = self.model.decoder()
             room = min(ROOM, remaining_tokens([sequence], self.limit))
             first = decoder.read([sequence.context], room)[0]  # (V,)
             self.decoders[sequence] = decoder

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from clearformer.config import GenerationDefaults, ModelConfig
 from clearformer.core.model import Transformer
+from clearformer.inference.decoder import Decoder, Hidden
 from clearformer.text import Tokenizer
 
 # Special tokens of published tokenizers that begin or end a text, unless the checkpoint gives the
 # ids of its end-of-sequence tokens.
 BEGIN = ("<|begin_of_text|>", "<s>", "<|endoftext|>")
 END = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
-
-Hidden = Callable[..., Tensor]  # as Transformer.hidden
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,10 @@ class LanguageModel:
         # Dynamic, because the cache grows with each step.
         step = torch.compile(self.module.hidden, dynamic=True, backend=backend)
         return replace(self, step=step)
+
+    def decoder(self, chunk: int | None = None) -> Decoder:
+        """A decoder with an empty cache."""
+        return Decoder(self.module, self.config, step=self.step, chunk=chunk)
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The ids of a prompt; of an empty one, the token that begins a text."""

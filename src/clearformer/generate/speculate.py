@@ -17,10 +17,10 @@ from typing import Protocol
 from torch import Tensor
 
 from clearformer.config import KVCache
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import next_token
 from clearformer.generate.sequence import GeneratedSequence
+from clearformer.inference.decoder import Decoder
 
 
 class Draft(Protocol):
@@ -73,7 +73,7 @@ class DraftModel:
 
     def __post_init__(self) -> None:
         require_rollback(self.model)
-        self.decoder = Decoder(self.model)
+        self.decoder = self.model.decoder()
 
     def check_compatible(self, model: LanguageModel) -> None:
         own, wanted = self.model.config.vocabulary, model.config.vocabulary

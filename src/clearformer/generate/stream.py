@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 from clearformer.generate.context import (
     ContextOverflow,
-    check_prompt_length,
     context_limit,
     default_overflow,
+    fit_prompt,
     handle_overflow,
     remaining_tokens,
 )
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.detokenize import Token
 from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import FinishReason, GeneratedSequence, GenerationConfig
 from clearformer.generate.speculate import Draft, require_rollback
+from clearformer.inference.decoder import Decoder
 from clearformer.inference.modes import evaluating
 
 Prompt = str | Sequence[int]
@@ -178,7 +178,7 @@ def generate_tokens(
     overflow = context_overflow or default_overflow(model.config)
     limit = context_limit(overflow, model.config)
     for sequence in sequences:
-        check_prompt_length(len(sequence), model.config, limit)
+        fit_prompt(sequence, overflow, model.config, limit)
     if draft is not None:
         require_rollback(model)
         draft.check_compatible(model)
@@ -186,7 +186,7 @@ def generate_tokens(
     with evaluating(model.module):
         for batch in batches:
             if not should_stop():
-                decoder = Decoder(model, chunk)
+                decoder = model.decoder(chunk)
                 yield from _generate_batch(decoder, batch, overflow, limit, draft, should_stop)
 
 

@@ -19,6 +19,7 @@ from clearformer.config import (
     ModelConfig,
     MultipleChoice,
     NextSentence,
+    PairClassifier,
     Pretraining,
     TokenClassifier,
 )
@@ -69,6 +70,7 @@ MASKED = (
 )
 PROJECT_NAMES: dict[type[Head], str] = {  # what `head.project` is called in the other heads
     Classifier: "classifier.{}",
+    PairClassifier: "classifier.{}",
     TokenClassifier: "classifier.{}",
     MultipleChoice: "classifier.{}",
     AnswerSpan: "qa_outputs.{}",
@@ -134,6 +136,7 @@ def _head(settings: HFConfig, names: Collection[str]) -> Head:
 
 def write_config(config: ModelConfig) -> dict[str, Any]:
     names_of = {head: name for name, head in ARCHITECTURES.items()}
+    names_of[PairClassifier] = names_of[Classifier]
     settings: dict[str, Any] = {
         "model_type": "bert",
         "architectures": [names_of.get(type(config.head), "BertModel")],

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from clearformer.builder import outline
 from clearformer.config import (
+    AnswerSpan,
     Classifier,
     ModelConfig,
+    PairClassifier,
     TokenClassifier,
     to_json,
 )
@@ -65,8 +67,9 @@ class Fit:
             self.distance, self.differences = 2, [str(problem)]
             return
         # Another kind of head is worse than any number of other differences.
-        self.distance = int(type(again.head) is not type(config.head))
-        before, after = to_json(_normalized(config)), to_json(_normalized(again))
+        ours, theirs = _normalized(config), _normalized(again)
+        self.distance = int(type(theirs.head) is not type(ours.head))
+        before, after = to_json(ours), to_json(theirs)
         self.differences = [
             f"its {name} is {_shown(after[name])} and not {_shown(before[name])}"
             for name in compared_fields(config)
@@ -83,6 +86,10 @@ def compared_fields(config: ModelConfig) -> list[str]:
 def _normalized(config: ModelConfig) -> ModelConfig:
     """One form for equivalent configs."""
     head = config.head
+    if isinstance(head, PairClassifier):  # the class of a pair is that of one sequence to others
+        head = Classifier(classes=head.classes, pool=head.pool, names=head.names, bias=head.bias)
+    if isinstance(head, AnswerSpan):
+        head = AnswerSpan()
     if isinstance(head, Classifier | TokenClassifier) and head.names is None:
         head = replace(head, names=tuple(f"LABEL_{i}" for i in range(head.classes)))
     return replace(config, key_heads=config.key_heads or config.heads, head=head)

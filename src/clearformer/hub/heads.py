@@ -6,7 +6,15 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from clearformer import limits
-from clearformer.config import AnswerSpan, Classifier, Features, Head, NextToken, TokenClassifier
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    Features,
+    Head,
+    NextToken,
+    PairClassifier,
+    TokenClassifier,
+)
 from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.tensor_names import Rename
 
@@ -117,6 +125,7 @@ def decoder_architecture(head: Head, family: str, generator: str) -> str:
     """The class in transformers that has such a head."""
     endings: Mapping[type, str] = {
         Classifier: SEQUENCE,
+        PairClassifier: SEQUENCE,
         TokenClassifier: TOKENS,
         AnswerSpan: ANSWER,
         Features: "Model",

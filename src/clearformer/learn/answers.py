@@ -1,4 +1,4 @@
-"""The learner's file: imported as his own code, in this process, when he asks for a check."""
+"""Loads a learner's answer file, as code of the user, in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from clearformer.did_you_mean import closest
-from clearformer.learn.exercise import Answer
+from clearformer.learn.forms import Answer
 from clearformer.learn.judge import error_line
 
 MODULE = "clearformer_answer"
@@ -34,7 +34,7 @@ def _import(path: Path) -> ModuleType:
         raise ValueError(f"there is no file {path}: give the Python file with your answer")
     spec = importlib.util.spec_from_file_location(MODULE, path)
     if path.suffix != ".py" or spec is None or spec.loader is None:
-        raise ValueError(f"{path} is no Python file: its name must end in .py")
+        raise ValueError(f"{path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     # As for a script: it may import its neighbours, and leaves no compiled file beside itself.
     wrote, sys.dont_write_bytecode = sys.dont_write_bytecode, True

@@ -144,7 +144,7 @@ EXERCISES = (
                 lambda x, up, up_bias, down, down_bias: torch.relu(
                     (x @ up.T + up_bias) @ down.T + down_bias
                 ),
-                "ReLU stands at the end: it belongs between the two linear maps",
+                "ReLU is at the end: it belongs between the two linear maps",
             ),
         ),
     ),

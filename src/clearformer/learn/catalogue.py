@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clearformer.learn import block, heads, queries, recommender, self_attention
+from clearformer.learn import (
+    block,
+    classifying,
+    design,
+    generating,
+    heads,
+    positions,
+    queries,
+    recommender,
+    self_attention,
+)
 from clearformer.learn.exercise import Exercise
 
 
@@ -24,6 +34,10 @@ CHAPTERS = (
     Chapter(3, "Queries, keys, values and scaling", "3-queries-keys-values", queries.EXERCISES),
     Chapter(4, "Heads", "4-heads", heads.EXERCISES),
     Chapter(5, "The transformer block", "5-block", block.EXERCISES),
+    Chapter(6, "Classifying", "6-classifying", classifying.EXERCISES),
+    Chapter(7, "Positions", "7-positions", positions.EXERCISES),
+    Chapter(8, "Generating", "8-generating", generating.EXERCISES),
+    Chapter(9, "Design considerations", "9-design", design.EXERCISES),
 )
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Answer = Callable[..., Any]
+from clearformer.learn.forms import FUNCTION, Answer, FunctionForm
+
 Case = tuple[Any, ...]  # the arguments of one call
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong answer that people give, and what is said to whoever gives it."""
+    """A common wrong answer, and the message for it."""
 
     answer: Answer
     message: str
@@ -24,7 +25,7 @@ class Mistake:
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """One exercise of a chapter. An answer is a function with the solution's name and arguments."""
+    """One exercise of a chapter. An answer has the solution's name and arguments."""
 
     number: str  # "1.2": the second of chapter 1
     title: str
@@ -33,20 +34,22 @@ class Exercise:
     cases: Callable[[], list[Case]]
     hints: tuple[str, str, str]
     mistakes: tuple[Mistake, ...]
+    form: FunctionForm = FUNCTION  # what an answer is: a function, or a module
 
     @property
     def name(self) -> str:
-        """The name of the function to write."""
+        """The name of the function or class to write."""
         return self.answer.__name__
 
     @property
     def signature(self) -> str:
-        """The first line of the function to write."""
-        return f"def {self.name}({', '.join(self.parameters)}):"
+        """The first line of the function or class to write."""
+        return self.form.signature(self.answer)
 
     @property
     def parameters(self) -> list[str]:
-        return list(inspect.signature(self.answer).parameters)
+        """Names of the arguments of a case."""
+        return self.form.parameters(self.answer)
 
     @property
     def solution(self) -> str:
@@ -55,5 +58,5 @@ class Exercise:
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
-    """Normal numbers, the same ones each time."""
+    """Normally distributed numbers, the same at every call."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

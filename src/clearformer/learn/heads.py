@@ -81,11 +81,11 @@ EXERCISES = (
             ),
             Mistake(
                 lambda y: y.sum(dim=1),
-                "the heads are added: then who said what is lost. Concatenate them, as eq. 12",
+                "the heads are added, which mixes their outputs. Concatenate them, as eq. 12",
             ),
             Mistake(
                 lambda y: y.mean(dim=1),
-                "the heads are averaged: then who said what is lost. Concatenate them, as eq. 12",
+                "the heads are averaged, which mixes their outputs. Concatenate them, as eq. 12",
             ),
             Mistake(
                 lambda y: y.permute(0, 2, 3, 1).flatten(2),

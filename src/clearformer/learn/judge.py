@@ -1,7 +1,8 @@
-"""The judge of an answer: shapes, values, gradients, and the name of the mistake."""
+"""Judges an answer: shapes, values, gradients, `verify`, and known mistakes."""
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.learn.exercise import Answer, Case, Exercise
+from clearformer.learn.exercise import Case, Exercise
+from clearformer.learn.forms import Answer, WrongAnswerError
 
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # float32, and sums in another order
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an answer is right, and what is to be said about it; true if it is right."""
+    """Whether an answer is right, and a message; true if it is right."""
 
     number: str
     passed: bool
@@ -32,21 +34,22 @@ class Verdict:
     __repr__ = __str__
 
 
-class WrongAnswerError(Exception):
-    """What is wrong with an answer, as a sentence."""
-
-
 def judge(exercise: Exercise, answer: Answer) -> Verdict:
     """Try an answer with every case of an exercise."""
     cases = exercise.cases()
-    wanted = [exercise.answer(*copied(case)) for case in cases]
+    right, tried = exercise.form.function(exercise.answer), exercise.form.function(answer)
+    wanted = [right(*copied(case)) for case in cases]
     try:
-        got = [outcome(answer, case, exercise.parameters) for case in cases]
+        got = [outcome(tried, case, exercise.parameters) for case in cases]
         if not same(got, wanted):
             raise WrongAnswerError(
-                _known_mistake(exercise, cases, got) or _difference(exercise, cases, got, wanted)
+                _known_mistake(exercise, cases, got)
+                or exercise.form.named_bug(answer)
+                or _difference(exercise, cases, got, wanted)
             )
-        _require_gradients(exercise, answer, cases[0])
+        _require_gradients(exercise.parameters, cases[0], right, tried)
+        if (bug := exercise.form.named_bug(answer)) is not None:
+            raise WrongAnswerError(f"the values are right, but {bug}")
     except WrongAnswerError as wrong:
         return Verdict(exercise.number, False, str(wrong))
     judged = "shapes, values and gradients" if _floats(cases[0]) else "every number"
@@ -54,7 +57,7 @@ def judge(exercise: Exercise, answer: Answer) -> Verdict:
 
 
 def outcome(answer: Answer, case: Case, names: Sequence[str]) -> Tensor:
-    """What an answer returns for a case, as a tensor."""
+    """The result of an answer for a case, as a tensor."""
     arguments = copied(case)
     found = _call(answer, arguments)
     for name, before, after in zip(names, case, arguments, strict=True):
@@ -102,13 +105,15 @@ def same(found: Sequence[Tensor], wanted: Sequence[Any]) -> bool:
 def _call(answer: Answer, arguments: Case) -> Any:
     try:
         return answer(*arguments)
+    except WrongAnswerError:
+        raise
     except (Exception, SystemExit) as problem:
         raise WrongAnswerError(f"it fails: {described(problem, answer)}") from None
 
 
 def described(problem: BaseException, answer: Answer) -> str:
-    """An error of someone's code in one line, with the line of his file where it was raised."""
-    code = getattr(answer, "__code__", None)
+    """An error of user code in one line, with the line of the file where it was raised."""
+    code = getattr(inspect.unwrap(answer), "__code__", None)
     file = None if code is None else code.co_filename
     return error_line(problem, file)
 
@@ -127,7 +132,8 @@ def error_line(problem: BaseException, file: str | None) -> str:
 def _known_mistake(exercise: Exercise, cases: Sequence[Case], got: Sequence[Tensor]) -> str | None:
     """The message of the wrong answer that returns the same."""
     for mistake in exercise.mistakes:
-        outcomes = [torch.as_tensor(mistake.answer(*copied(case))) for case in cases]
+        mistaken = exercise.form.function(mistake.answer)
+        outcomes = [torch.as_tensor(mistaken(*copied(case))) for case in cases]
         # NaN where the mistake has NaN is the same mistake.
         if all(
             a.shape == b.shape
@@ -175,22 +181,22 @@ def _given(exercise: Exercise, case: Case) -> str:
     return ", ".join(words)
 
 
-def _require_gradients(exercise: Exercise, answer: Answer, case: Case) -> None:
+def _require_gradients(parameters: Sequence[str], case: Case, right: Answer, tried: Answer) -> None:
     """The same gradient for every tensor of the arguments, of a fixed function of the result."""
     if not _floats(case):
         return
-    named = list(zip(exercise.parameters, case, strict=True))
+    named = list(zip(parameters, case, strict=True))
     names = [name for name, each in named if isinstance(each, Tensor) and each.is_floating_point()]
-    wanted, got = (_gradients(each, case) for each in (exercise.answer, answer))
-    for name, right, found in zip(names, wanted, got, strict=True):
-        if right is None:
+    wanted, got = (_gradients(each, case) for each in (right, tried))
+    for name, expected, found in zip(names, wanted, got, strict=True):
+        if expected is None:
             continue
         if found is None:
             raise WrongAnswerError(
                 f"the values are right, but no gradient reaches {name}: .item(), .detach(), "
                 f".data, numpy, torch.no_grad and torch.tensor(...) cut it off"
             )
-        if not same([found], [right]):
+        if not same([found], [expected]):
             raise WrongAnswerError(f"the values are right, but the gradient of {name} is not")
 
 

@@ -1,4 +1,4 @@
-"""Progress of a learner, in one JSON file of his own: attempts, hints seen, exercises solved."""
+"""Progress of a learner, in a JSON file: attempts, hints seen, exercises solved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clearformer.safe_json import read_json
 
 @dataclass(frozen=True)
 class Record:
-    """What was done about one exercise."""
+    """The progress on one exercise."""
 
     attempts: int = 0
     hints: int = 0
@@ -35,7 +35,7 @@ def load() -> dict[str, Record]:
         return {}
     found = read_json(path())
     if not isinstance(found, dict):
-        raise ValueError(f"{path()} is no record of progress: move it away to begin again")
+        raise ValueError(f"{path()} is not a valid progress file: move it away to start over")
     return {str(number): _record(each) for number, each in found.items()}
 
 
@@ -45,7 +45,7 @@ def of(number: str) -> Record:
 
 
 def save(number: str, record: Record) -> None:
-    """Keep the record of an exercise. Where nothing can be written, nothing is kept."""
+    """Save the record of an exercise; it is dropped if the file cannot be written."""
     records = load() | {number: record}
     text = json.dumps({each: asdict(known) for each, known in records.items()}, indent=1)
     with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def save(number: str, record: Record) -> None:
 
 
 def _record(found: Any) -> Record:
-    """A record from a file that may hold anything."""
+    """A record from an untrusted file."""
     known: Mapping[str, Any] = found if isinstance(found, dict) else {}
     return Record(
         attempts=_count(known.get("attempts")),

@@ -1,4 +1,4 @@
-"""Check, hint and solution: the exercises together with the learner's progress."""
+"""Check, hint and solution of exercises, with the learner's progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from clearformer.learn import progress
 from clearformer.learn.catalogue import find
-from clearformer.learn.exercise import Answer
+from clearformer.learn.forms import Answer
 from clearformer.learn.judge import Verdict, judge
 
 

@@ -217,7 +217,7 @@ def verify(folder: Path) -> Checkpoint:
 
 
 def _read_manifest(folder: Path) -> tuple[int, dict[str, Any]]:
-    """The step and the manifest of a checkpoint, without its seal, which is checked."""
+    """The step and the manifest of a checkpoint, whose own hash is verified and removed."""
     path = folder / "manifest.json"
     try:
         data = safe_files.read(path, limits.MAX_JSON_BYTES, "MAX_JSON_BYTES")
@@ -333,8 +333,8 @@ def require_space(folder: Path, needed: float) -> None:
 def no_space(folder: Path, needed: float, free: float) -> OSError:
     return OSError(
         f"no space for a checkpoint in {folder}: it needs {needed / 2**20:.1f} MiB, "
-        f"{free / 2**20:.1f} MiB are free; make room and continue with --resume (what was saved "
-        f"before is untouched)"
+        f"{free / 2**20:.1f} MiB are free; free some space and continue with --resume "
+        f"(earlier checkpoints are unchanged)"
     )
 
 

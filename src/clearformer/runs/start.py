@@ -8,13 +8,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.config import Classifier, DataConfig, GenerationDefaults, RunConfig, run_from_json
+from clearformer.config import (
+    AnswerSpan,
+    Classifier,
+    DataConfig,
+    GenerationDefaults,
+    Head,
+    PairClassifier,
+    RunConfig,
+    TokenClassifier,
+    run_from_json,
+)
+from clearformer.config.heads import Pool
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, recipe
 from clearformer.safe_json import read_run_json
 from clearformer.text.chat_template import ChatTemplate
 
 DEFAULT_PRESET = "modern-tiny"
+TABLE_PRESET = "classifier-small"  # for a table, of which a model learns the labels
 CLASSIFY = "classify"  # in place of a preset: a new head on the model of --from
 CHAT = "chat"  # in place of a preset: conversations for the model of --from
 
@@ -24,27 +36,42 @@ def starting_config(
     source: Path | None = None,
     out: Path | None = None,
     resume: bool = False,
+    table: bool = False,
 ) -> tuple[str, RunConfig]:
     """The name and the config of the run to resume in `out`, of the model to fine-tune in
-    `source`, or of a preset."""
+    `source`, or of a preset; without a name, one for a text or for a `table`."""
     if resume and out is not None and (name is None or source is not None):
         saved = saved_config(out)
         if saved is not None:
             return name or saved.model.name, saved
     if source is not None:
         if name is not None and name not in ADAPTED:
+            *first, last = ADAPTED
             raise ValueError(
                 f"with --from the model is that of {source}: leave out {name!r}, or use "
-                f"{' or '.join(ADAPTED)}"
+                f"{', '.join(first)} or {last}"
             )
         config = finetune_config(source, name)
         return name or config.model.name, config
-    if name == CLASSIFY:
-        raise ValueError("classify gives a trained model a new head: add --from RUN")
     if name == CHAT:
         raise ValueError("chat teaches a trained model to answer: add --from RUN")
-    name = DEFAULT_PRESET if name is None else name
+    if name in ADAPTED:
+        raise ValueError(f"{name} gives a trained model a new head: add --from RUN")
+    if name is None:
+        name = TABLE_PRESET if table else DEFAULT_PRESET
     return name, preset_config(name)
+
+
+def config_in_file(path: Path) -> RunConfig:
+    """The settings in the config.json of a run, or of the folder that holds it, to repeat it."""
+    path = path / "config.json" if path.is_dir() else path
+    if not os.path.lexists(path):
+        raise ValueError(f"there is no {path}: give the config.json of a run")
+    document = read_run_json(path)
+    try:
+        return run_from_json(document)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path} cannot be read: {problem}") from None
 
 
 def run_folder(name: str, data: DataConfig) -> Path:
@@ -64,11 +91,7 @@ def saved_config(folder: Path) -> RunConfig | None:
     path = folder / "config.json"
     if not os.path.lexists(path):
         return None
-    document = read_run_json(path)
-    try:
-        return run_from_json(document)
-    except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{path} cannot be read: {problem}") from None
+    return config_in_file(path)
 
 
 def finetune_config(source: Path, name: str | None = None) -> RunConfig:
@@ -85,14 +108,17 @@ def finetune_config(source: Path, name: str | None = None) -> RunConfig:
     return replace(adapted, data=data, train=train)
 
 
-def _with_classes(config: RunConfig, source: Path) -> RunConfig:
-    """The model with a classification head."""
-    model = config.model
-    if "classify" in model.verbs:
-        return config
-    pool = model.head.classifier_pool(causal=model.cache is not None)
-    model = replace(model, head=Classifier(pool=pool))
-    return replace(config, model=model, generation=GenerationDefaults())
+def _with_head(make: Callable[[Pool], Head]) -> Callable[[RunConfig, Path], RunConfig]:
+    """Give a model another head, unless it has one of this kind; `make` gets how it pools."""
+
+    def adapt(config: RunConfig, source: Path) -> RunConfig:
+        model = config.model
+        head = make(model.head.classifier_pool(causal=model.cache is not None))
+        if model.noun == head.noun:
+            return config
+        return replace(config, model=replace(model, head=head), generation=GenerationDefaults())
+
+    return adapt
 
 
 def _with_template(config: RunConfig, source: Path) -> RunConfig:
@@ -110,7 +136,10 @@ def _with_template(config: RunConfig, source: Path) -> RunConfig:
 
 # What may stand in place of a preset, with --from.
 ADAPTED: dict[str, Callable[[RunConfig, Path], RunConfig]] = {
-    CLASSIFY: _with_classes,
+    CLASSIFY: _with_head(lambda pool: Classifier(pool=pool)),
+    "classify-pairs": _with_head(lambda pool: PairClassifier(pool=pool)),
+    "label": _with_head(lambda pool: TokenClassifier()),
+    "answer": _with_head(lambda pool: AnswerSpan()),
     CHAT: _with_template,
 }
 
@@ -120,7 +149,7 @@ def with_absolute_paths(data: DataConfig) -> DataConfig:
     from clearformer.data import CORPORA  # imported late: parsing a command needs no numpy
 
     def absolute(source: str) -> str:
-        if source == "-" or source in CORPORA:
+        if source in ("", "-") or source in CORPORA:
             return source
         if Path(source).exists() or glob.has_magic(source):
             return os.path.abspath(source)

@@ -213,7 +213,7 @@ def tensor_files() -> dict[str, bytes]:
         "an unknown type": header(f"{{{entry('b', 'F7', '[1]', 0, 4)}}}", bytes(4)),
         "a number as a name": header('{"b":3}'),
         "rest": header(f"{{{one}}}", bytes(5)),
-        "metadata that are no texts": header('{"__metadata__":{"a":[1]}}'),
+        "metadata that are not strings": header('{"__metadata__":{"a":[1]}}'),
         "a name of a megabyte": header(f"{{{entry('x' * 2**20, 'F32', '[2]', 0, 4)}}}", bytes(4)),
         "nine axes": header(f"{{{entry('b', 'F32', str([1] * 9), 0, 4)}}}", bytes(4)),
         "not a number": header(f"{{{entry('weight', 'F32', '[1]', 0, 4)}}}", b"\0\0\xc0\x7f"),

@@ -58,7 +58,7 @@ def open_models(
             raise ValueError(f"two models are called {name}: rename the folder of one")
         model = load(path, device=device, weights=weights)
         if model.device.type == "cpu" and weights == "float32":
-            # Packed for at least two rows, which then cost the same as one (docs/adr, 17).
+            # Packed for at least two rows, which then cost the same as one (docs/adr, 18).
             model.optimize(max(2, max_batch))
         models[name] = model
     return models

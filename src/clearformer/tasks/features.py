@@ -1,7 +1,7 @@
 """Embeddings of texts, and the task of models that are not trained here.
 
-Heads that come with an imported checkpoint and have no objective here (token classes, answer
-spans, next sentence, multiple choice) have this task: `embed` is the only verb that they support.
+Heads that come with an imported checkpoint and have no objective here (next sentence alone,
+multiple choice) have this task: `embed` is the only verb that they support.
 
 Axes: B batch, T tokens, E model width.
 """

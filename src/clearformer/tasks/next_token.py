@@ -74,7 +74,7 @@ class TextReport(Report):
             f"bits per character  {scores.bits_per_character:.4f}",
             f"loss per token      {scores.loss:.4f}",
             f"perplexity          {scores.perplexity:.4f} per token, stride {scores.stride}",
-            f"xz -9e, beside it   {self.xz:.4f} bits per byte",
+            f"xz -9e              {self.xz:.4f} bits per byte",
             f"protocol: {scores.protocol}; {self.data}",
         ]
 
@@ -151,6 +151,7 @@ class NextTokenTask(Task):
     """Predict the next token of a long text."""
 
     metric: ClassVar[str] = "bits_per_byte"
+    training_share: ClassVar[bool] = True
     evaluation_rows: ClassVar[int | None] = 16
     loaded: ClassVar[type[LoadedTask] | None] = Stream
 

@@ -14,11 +14,13 @@ from clearformer.config import (
     MultipleChoice,
     NextSentence,
     NextToken,
+    PairClassifier,
     Pretraining,
     RunConfig,
     Seq2SeqConfig,
     TokenClassifier,
 )
+from clearformer.tasks.answer_spans import AnswerSpanTask
 from clearformer.tasks.chat import ChatTask
 from clearformer.tasks.classification import ClassificationTask
 from clearformer.tasks.features import FeaturesTask
@@ -26,7 +28,9 @@ from clearformer.tasks.masked_token import MaskedTokenTask
 from clearformer.tasks.next_token import NextTokenTask
 from clearformer.tasks.pretraining import PretrainingTask
 from clearformer.tasks.segments import SegmentTask
+from clearformer.tasks.sentence_pairs import SentencePairTask
 from clearformer.tasks.task import LoadedTask, Task
+from clearformer.tasks.token_labels import TokenLabelTask
 from clearformer.tasks.translation import TranslationTask
 from clearformer.text import Tokenizer
 
@@ -42,9 +46,15 @@ def task_of(model: AnyModelConfig) -> Task:
             return MaskedTokenTask(model)
         case Pretraining():
             return PretrainingTask(model)
+        case PairClassifier():
+            return SentencePairTask(model)
         case Classifier():
             return ClassificationTask(model)
-        case Features() | TokenClassifier() | AnswerSpan() | NextSentence() | MultipleChoice():
+        case TokenClassifier():
+            return TokenLabelTask(model)
+        case AnswerSpan():
+            return AnswerSpanTask(model)
+        case Features() | NextSentence() | MultipleChoice():
             return FeaturesTask(model)
         case _:
             assert_never(model.head)

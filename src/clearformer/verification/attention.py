@@ -395,7 +395,7 @@ def softmax_axis(event: Attention) -> int | None:
 
 
 def states_no_scale(source: str, file: str) -> bool:
-    """Whether code says in so many words that scores are not scaled: of the class or its file."""
+    """Whether the code of the class or its file states explicitly that scores are not scaled."""
     if re.search(r"sqrt|\*\*\s*-?\s*\(?\s*-?0?\.5|rsqrt", source):
         return False
     said = re.search(

@@ -1,4 +1,4 @@
-"""Caches of other people's models: how one is asked for, returned and passed on.
+"""Calling conventions of caches: how a model takes and returns one.
 
 Axes: B batch, T tokens.
 """
@@ -62,7 +62,7 @@ def find_cache(probe: Probe) -> CacheForm | None:
 
 
 def _works(probe: Probe, form: CacheForm) -> bool:
-    """Whether a first piece and a second one can be run, and the cache has an effect."""
+    """Whether two pieces can be run in sequence, and the cache has an effect."""
     inputs = probe.inputs(batch=2, length=min(4, probe.length))
     try:
         output = form.run(probe, inputs, [inputs.length - 1, 1])

@@ -1,4 +1,4 @@
-"""Calls: how a module is called, found by reading its signature and by trying.
+"""Calling conventions of modules, inferred from the signature and by trial.
 
 Axes: B batch, T tokens, S source tokens, E model width.
 """
@@ -23,7 +23,7 @@ Maker = Callable[[int, int, torch.dtype], Any]  # (batch, length, dtype) to an a
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is fed to a model: tokens (B, T) or vectors (B, T, E), and perhaps a source."""
+    """The input of a model: tokens (B, T) or vectors (B, T, E), and optionally a source."""
 
     stream: Tensor
     source: Tensor | None = None
@@ -47,7 +47,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Form:
-    """Which parameter of a forward pass takes what."""
+    """Which parameter of a forward pass takes which input."""
 
     stream: str | None  # None: the first positional argument
     same: tuple[str, ...] = ()  # take the same tensor: keys and values of self-attention
@@ -242,7 +242,7 @@ def widths(model: nn.Module) -> list[int]:
 
 
 def lengths(model: nn.Module, batch: int) -> list[int]:
-    """Lengths to try: first primes that are no other size of the model."""
+    """Lengths to try: first primes that differ from all sizes of the model."""
     taken = {size for each in model.parameters() for size in each.shape} | {batch}
     for part in model.modules():
         taken |= {value for value in vars(part).values() if type(value) is int}

@@ -1,4 +1,4 @@
-"""The catalogue: every check, in the order in which it runs, with the names it may report."""
+"""Catalogue of all checks, in the order in which they run, with the names they may report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clearformer.verification.probe import Probe
 
 @dataclass(frozen=True)
 class Check:
-    """One look at a model, and the bugs that it can name."""
+    """A check, and the bugs that it can report."""
 
     run: Callable[[Probe], Iterator[Finding]]
     names: tuple[str, ...]
@@ -72,7 +72,7 @@ CHECKS = (
 
 
 def chosen_names(only: list[str] | None, skip: list[str] | None) -> set[str]:
-    """The bugs that are looked for; ValueError for a name that is in no catalogue."""
+    """The selected bugs; ValueError for an unknown name."""
     for name in [*(only or ()), *(skip or ())]:
         if name not in ENTRIES:
             raise ValueError(f"there is no check {name!r}: {nearest(name, ENTRIES)}")

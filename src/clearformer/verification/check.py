@@ -1,4 +1,4 @@
-"""`verify`: looks at a model and reports which bugs of the catalogue it has."""
+"""`verify`: checks a model for the bugs of the catalogue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verify(
     skip: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Report:
-    """Look for known bugs in a transformer.
+    """Find known bugs in a transformer.
 
     Args:
         target (nn.Module, class, function, path or str): A module, a class or function that makes
@@ -77,7 +77,7 @@ def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Rep
 
 
 def _probe(model: nn.Module, kind: str | None, seed: int) -> Probe:
-    """A probe of the model; of its one part that gives outputs, if it gives only a loss."""
+    """A probe of the model, or of its submodule with outputs if the model returns only a loss."""
     try:
         return Probe(model, kind=kind, seed=seed)
     except UncallableError as problem:
@@ -132,7 +132,7 @@ def _explained(problem: UncallableError, model: nn.Module, names: set[str]) -> l
 
 
 def read_as(probe: Probe) -> str:
-    """What the model was taken for, in a few words."""
+    """How the model was interpreted, in a few words."""
     kind = probe.kind or _kind(probe)
     parts = [kind]
     if probe.attention:
@@ -160,7 +160,7 @@ def _kind(probe: Probe) -> str:
 
 
 def assumptions(probe: Probe) -> list[str]:
-    """What was assumed, one sentence each."""
+    """The assumptions, one sentence each."""
     state = {True: "causal", False: "looks both ways", None: "no claim about causality"}
     found = [f"{state[probe.claim.causal]}: {probe.claim.reason}", *probe.notes]
     if probe.claim.window is not None:

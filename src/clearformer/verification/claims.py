@@ -1,4 +1,4 @@
-"""Claims: what a model says it is, causal or not, and why we think so.
+"""Claims: whether a model is meant to be causal, and the evidence for it.
 
 A check compares a model with its own claim. Without a claim nothing is reported as wrong.
 """
@@ -112,7 +112,7 @@ def _causal(model: nn.Module, trace: Trace | None, kind: str | None) -> tuple[bo
 
 
 def _flag(model: nn.Module, config: dict[str, Any]) -> tuple[bool | None, str] | None:
-    """A claim that the model or its config makes in so many words."""
+    """An explicit claim of the model or its config."""
     if config.get("is_encoder_decoder"):
         return None
     if config.get("is_decoder") is True:

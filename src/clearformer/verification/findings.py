@@ -1,4 +1,4 @@
-"""Findings: what a check reports, and the report that holds them."""
+"""Findings of checks, and the report with all of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One bug: its name, what a colleague would say, where it starts and how to see it."""
+    """One bug: its name, a sentence, where it starts and how to reproduce it."""
 
     name: str
     severity: Severity

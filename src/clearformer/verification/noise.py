@@ -46,7 +46,7 @@ def reduced(model: nn.Module) -> tuple[nn.Module, str | None]:
 
 
 def working_copy(model: nn.Module) -> nn.Module:
-    """A copy on the CPU; ValueError where there can be none."""
+    """A copy on the CPU; ValueError if it cannot be copied."""
     tensors = [*model.parameters(), *model.buffers()]
     if any(each.is_meta for each in tensors):
         raise ValueError(

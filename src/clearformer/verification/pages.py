@@ -13,7 +13,7 @@ from clearformer.verification.entries import ENTRIES
 
 @dataclass(frozen=True)
 class Page:
-    """What is told about one bug."""
+    """The documentation of one bug."""
 
     does: str
     wrong: str

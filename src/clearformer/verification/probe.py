@@ -1,4 +1,4 @@
-"""The probe: a model that was made callable, and the copies that checks experiment on.
+"""Probe: a model with its calling convention, and copies for experiments.
 
 Axes: B batch, T tokens, S source tokens, E model width, V vocabulary.
 """
@@ -224,7 +224,7 @@ class Probe:
             self.takes_tokens and self.per_token and self.base_output.shape[-1] == self.vocabulary
         )
 
-    # --- what most checks look at ------------------------------------------------------------
+    # --- values for most checks ---------------------------------------------------------------
 
     @cached_property
     def base(self) -> Inputs:
@@ -276,7 +276,7 @@ class Probe:
         gap = float((one.double() - other.double()).nan_to_num().abs().max()) / self.scale
         return gap if gap > self.tolerance else 0.0
 
-    # --- finding out how to call -----------------------------------------------------------
+    # --- calling convention ----------------------------------------------------------------
 
     def _find_form(self) -> tuple[Form, int]:
         problems: list[str] = []
@@ -368,7 +368,7 @@ class Probe:
                 return
 
     def _record_failure(self) -> None:
-        """What the module did before it failed, for checks that explain failures."""
+        """Record the operations before a failure, for checks that explain it."""
         has_table = any(isinstance(part, nn.Embedding) for part in self.model.modules())
         self._set_dtype(torch.float64)
         self.form, self.length = next(candidates(self.model)), lengths(self.model, BATCH)[0]

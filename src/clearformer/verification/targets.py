@@ -1,4 +1,4 @@
-"""Targets: a module from whatever names one.
+"""Targets: opens the module that a name or value stands for.
 
 A text names a file and a class (`my_model.py:MyGPT`, `my_model.py:MyGPT(64, heads=4)`), a module
 and a factory (`package.models:tiny`), a run, or a Hugging Face folder.
@@ -23,7 +23,7 @@ from clearformer.verification.signature import required_arguments
 
 @dataclass(frozen=True)
 class Target:
-    """A module with the name that it was asked for by."""
+    """A module with its requested name."""
 
     model: nn.Module
     label: str
@@ -31,7 +31,7 @@ class Target:
 
 
 def open_target(target: Any) -> Target:
-    """The module that something stands for; ValueError if there is none."""
+    """The module of a target; ValueError if there is none."""
     if isinstance(target, nn.Module):
         return Target(target, type(target).__name__)
     inner = getattr(target, "module", None)

@@ -1,4 +1,4 @@
-"""One headless Chromium for each file of tests, which may speak to 127.0.0.1 and nobody else."""
+"""Fixtures: one headless Chromium per test file, restricted to 127.0.0.1."""
 
 import os
 import shutil
@@ -61,7 +61,7 @@ class Visit:
         return self.page
 
     def numbers(self, selector, attribute="data-value"):
-        """The numbers behind what is shown."""
+        """The exact numbers behind the displayed ones."""
         script = f"all => all.map(each => each.getAttribute('{attribute}'))"
         return [
             float(text.replace("Infinity", "inf"))
@@ -87,7 +87,7 @@ def visiting(browser, url, check=True, **settings):
     page.route("**/*", guard)
     page.on("request", lambda request: visit.requests.append(request.url))
     page.on("response", lambda response: visit.responses.append((response.status, response.url)))
-    # What the page itself takes back, to ask anew, has not failed.
+    # Requests that the page aborts to send others have not failed.
     page.on(
         "requestfailed",
         lambda request: (
@@ -116,7 +116,7 @@ def visit(browser, explorer_server):
 
 @pytest.fixture
 def open_visit(browser, explorer_server):
-    """A visit with settings of its own: width, theme, motion."""
+    """A visit with its own settings: width, theme, motion."""
     return lambda **settings: visiting(browser, explorer_server.url, **settings)
 
 

@@ -1,4 +1,4 @@
-"""The Attention page shows the model's own numbers (V1 V2 V3 V5 V6 V14 V15 V20)."""
+"""The Attention page shows the numbers of the model (V1 V2 V3 V5 V6 V14 V15 V20)."""
 
 import inspect
 import math
@@ -25,7 +25,7 @@ def close(shown, wanted, tolerance=1e-6):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern", "bert", "sparse"])
-def test_the_ladder_is_the_trace(visit, explorer_server, family):
+def test_ladder_matches_trace(visit, explorer_server, family):
     page = visit.go(model=family, text=TEXT, layer=1, head=1, i=3, ready=LADDER)
     stages = ["scores_raw", "scores_scaled", "scores_masked", "weights"]
     found = trace(explorer_server.models[family], TEXT, capture=[*stages, "head_out"])
@@ -41,7 +41,7 @@ def test_the_ladder_is_the_trace(visit, explorer_server, family):
     assert (scaled * math.sqrt(width) - raw).abs().max() < 1e-5
 
 
-def test_the_future_reads_minus_infinity_then_nought(visit):
+def test_future_keys_show_minus_infinity_then_zero(visit):
     page = visit.go(model="gpt2", text=TEXT, i=2, ready=LADDER)
     words = page.locator("table.ladder td[data-stage=scores_masked]").all_inner_texts()
     assert words[3:] == ["−∞"] * len(words[3:])
@@ -52,7 +52,7 @@ def test_the_future_reads_minus_infinity_then_nought(visit):
         assert abs(float(text.replace("−", "-")) - value) <= 5e-3 + 1e-9
 
 
-def test_the_bias_of_xl_has_a_row_of_its_own(visit, explorer_server):
+def test_xl_bias_has_its_own_row(visit, explorer_server):
     visit.go(model="xl", text=TEXT, ready=LADDER)
     scaled, bias, masked = (
         row(visit, stage) for stage in ("scores_scaled", "bias", "scores_masked")
@@ -67,7 +67,7 @@ def test_cross_attention_rows_sum_to_one(visit):
     assert page.input_value("#part") == "cross"
 
 
-def test_without_parameters_y_is_the_softmax_of_products(visit):
+def test_basic_attention_matches_formula(visit):
     page = visit.go(sub="plain", ready="input[data-n='0'][data-d='1']")
     page.fill("input[data-n='1'][data-d='2']", "-1.7")
     script = "all => all.map(each => Number(each.value))"
@@ -79,7 +79,7 @@ def test_without_parameters_y_is_the_softmax_of_products(visit):
     assert (shown - wanted).abs().max() < 1e-6
 
 
-def test_products_and_projection_add_up(visit, explorer_server):
+def test_products_and_projection_sum_to_value(visit, explorer_server):
     page = visit.go(model="gpt2", text=TEXT, layer=0, head=1, i=4, j=2, stage="scores_raw", d=3,
                     ready="#projection b[data-value]")  # fmt: skip
     found = trace(explorer_server.models["gpt2"], TEXT, capture=["scores_raw", "q_proj"])
@@ -92,7 +92,7 @@ def test_products_and_projection_add_up(visit, explorer_server):
     page.wait_for_function("() => location.hash.includes('which=k')")
 
 
-def test_arrow_keys_move_the_query_and_the_address_remembers(visit):
+def test_arrow_keys_move_query_and_update_address(visit):
     page = visit.go(model="gpt2", text=TEXT, layer=1, head=1, i=3, ready=LADDER)
     before = page.inner_text("#caption")
     page.focus("table.ladder td button[tabindex='0']")
@@ -110,7 +110,7 @@ def test_arrow_keys_move_the_query_and_the_address_remembers(visit):
     assert (state["layer"], state["head"], state["i"]) == ("1", "1", "4")
 
 
-def test_the_heat_map_is_moved_by_keys_and_speaks(visit):
+def test_heat_map_is_operated_by_keys_and_announced(visit):
     page = visit.go(model="gpt2", text=TEXT, i=3, j=1, ready="[role=application]")
     page.focus("[role=application]")
     page.keyboard.press("ArrowDown")
@@ -123,7 +123,7 @@ def test_the_heat_map_is_moved_by_keys_and_speaks(visit):
     assert rows.count() == page.locator("table.ladder thead th").count() - 1
 
 
-def test_the_causality_probe(visit):
+def test_causality_probe(visit):
     page = visit.go(model="gpt2", text=TEXT, ready="#probe")
     page.click("#probe")
     page.wait_for_selector("[data-delta]")
@@ -137,7 +137,7 @@ def test_the_causality_probe(visit):
     assert max(visit.numbers("[data-delta]", "data-delta")[:-1]) > 0
 
 
-def test_twelve_layers_of_twelve_heads_are_drawn_at_once(visit):
+def test_draws_grid_of_144_heads(visit):
     text = ("to be or not to be that is the question " * 2)[:64]
     page = visit.go(model="twelve", text=text, ready=".grid button:nth-of-type(144) canvas")
     assert page.locator(".grid canvas").count() == 144
@@ -145,18 +145,18 @@ def test_twelve_layers_of_twelve_heads_are_drawn_at_once(visit):
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
 
 
-def test_thumbnails_follow_their_order(visit):
+def test_thumbnails_are_sorted(visit):
     page = visit.go(model="twelve", sort="entropy", ready=".grid.sorted button small")
     shown = [text.split("· ")[1] for text in page.locator(".grid small").all_inner_texts()]
     assert shown == sorted(shown, key=float)
 
 
-def test_nan_is_named_and_not_drawn(visit):
+def test_nan_is_reported_and_not_drawn(visit):
     page = visit.go(model="nan", ready="#strange")
     assert "3 NaN in layer 1" in page.inner_text("#strange")
 
 
-def test_hostile_tokens_are_text(visit):
+def test_hostile_tokens_are_not_interpreted(visit):
     hostile = "</script><img src=x onerror=alert(1)>"
     page = visit.go(model="modern", text=hostile, ready=LADDER)
     assert page.locator("img").count() == 0
@@ -164,13 +164,13 @@ def test_hostile_tokens_are_text(visit):
     assert not [url for url in visit.requests if url.endswith("/x")]
 
 
-def test_too_long_a_text_says_the_limit(visit):
+def test_too_long_text_shows_limit(visit):
     page = visit.go(model="gpt2", text="a b " * 400, ready="[role=alert]")
     assert "512" in page.inner_text("[role=alert]") or "64" in page.inner_text("[role=alert]")
     visit.errors.clear()  # the browser itself notes the 413
 
 
-def test_the_code_on_the_page_is_the_code(visit):
+def test_shown_code_is_source_code(visit):
     page = visit.go(sub="plain", ready="pre.code")
     assert page.evaluate("document.querySelector('pre.code').textContent").strip() == (
         inspect.getsource(basic.attend).strip()
@@ -186,7 +186,7 @@ def test_shapes_and_parameters(visit, explorer_server):
     assert visit.numbers("[data-total]", "data-total") == [total]
 
 
-def test_reduced_motion_has_no_tween(open_visit):
+def test_reduced_motion_disables_animation(open_visit):
     with open_visit(reduced_motion="reduce") as visit:
         page = visit.go(model="gpt2", ready=LADDER)
         page.click("#step")
@@ -195,8 +195,8 @@ def test_reduced_motion_has_no_tween(open_visit):
         assert page.evaluate(style) == "none"
 
 
-def test_a_head_too_large_to_send_is_asked_row_by_row(visit):
-    """What the server refuses as a whole (above 4 MB) comes a query at a time, the same."""
+def test_large_head_is_requested_row_by_row(visit):
+    """A head above 4 MB, which the server rejects, is requested query by query."""
     page = visit.go(model="gpt2", text=TEXT, i=3, ready=LADDER)
     whole = row(visit, "weights")
     error = '{"error": {"code": "too_big", "message": "4.2 MB, limit 4"}}'
@@ -208,7 +208,7 @@ def test_a_head_too_large_to_send_is_asked_row_by_row(visit):
     visit.errors.clear()  # the browser itself notes the 413
 
 
-def test_of_a_pair_only_what_one_sentence_asks_the_other(visit):
+def test_pair_filter_shows_attention_between_sentences(visit):
     text = "the cat sat [SEP] a good film"
     page = visit.go(model="bert", text=text, ready="figure.heat canvas")
     drawn = """() => {
@@ -230,7 +230,7 @@ def test_of_a_pair_only_what_one_sentence_asks_the_other(visit):
     assert "sentences" not in visit.go(model="gpt2", text=text, ready=LADDER).inner_text("main")
 
 
-def test_rows_that_have_no_room_for_a_name_have_numbers(visit):
+def test_narrow_rows_show_numbers_instead_of_names(visit):
     page = visit.go(model="generator", text="the cat sat on the mat and the ", ready=HEAT)
     assert page.locator("figure.heat .left span").count() == 0
     assert page.locator("figure.heat .left i").count() > 1
@@ -240,7 +240,7 @@ def test_rows_that_have_no_room_for_a_name_have_numbers(visit):
     assert last["y"] + last["height"] <= tall["y"] + tall["height"] + 1
 
 
-def test_pieces_of_a_word_are_one_if_asked(visit):
+def test_word_pieces_can_be_merged(visit):
     page = visit.go(model="generator", text="the cat sat", ready=HEAT)
     many = page.locator(f"{HEAT} table th").count()
     assert many == len("the cat sat")

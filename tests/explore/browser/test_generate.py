@@ -1,4 +1,4 @@
-"""Generate: the whole distribution, the very draw, the text of the command line (V11 V12 V17)."""
+"""The Generate page: full distribution, exact draw, same text as the command line (V11 V12 V17)."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def logits(server, family, prompt=PROMPT):
     return trace(server.models[family], prompt, capture=["logits"]).get("logits")[-1].double()
 
 
-def test_sliders_answer_without_a_request(visit, explorer_server):
+def test_sliders_need_no_request(visit, explorer_server):
     page = visit.go("generate", model="generator", prompt=PROMPT, ready=BARS)
     page.wait_for_load_state("networkidle")
     wanted = logits(explorer_server, "generator").softmax(0)
@@ -56,7 +56,7 @@ def test_sliders_answer_without_a_request(visit, explorer_server):
 
 
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(1, 0, 1), (0.7, 5, 1), (1.3, 9, 0.7)])
-def test_the_draw_is_the_stretch_that_holds_u(visit, explorer_server, temperature, top_k, top_p):
+def test_draw_interval_contains_uniform(visit, explorer_server, temperature, top_k, top_p):
     page = visit.go("generate", model="gpt2", prompt=PROMPT, temperature=temperature, topk=top_k,
                     topp=top_p, seed=7, ready="#draw[data-id]")  # fmt: skip
     u = visit.numbers("#draw", "data-u")[0]
@@ -70,7 +70,7 @@ def test_the_draw_is_the_stretch_that_holds_u(visit, explorer_server, temperatur
     assert visit.numbers("#written button", "data-id") == [drawn.id]
 
 
-def test_the_same_seed_gives_the_text_of_the_command_line(visit, explorer_server, capsys):
+def test_same_seed_gives_text_of_command_line(visit, explorer_server, capsys):
     from clearformer.cli.main import main
 
     page = visit.go("generate", model="generator", prompt=PROMPT, seed=3, length=12,
@@ -97,11 +97,11 @@ def test_the_same_seed_gives_the_text_of_the_command_line(visit, explorer_server
     assert text.strip() in capsys.readouterr().out
 
 
-def test_it_streams_and_stops(visit, explorer_server, monkeypatch):
+def test_text_streams_and_can_be_stopped(visit, explorer_server, monkeypatch):
     next_token, gate = GeneratedText.next_token, threading.Event()
 
     def held_back(text):
-        """Or a fast server would be at the end before a slow browser has looked."""
+        """Otherwise a fast server would finish before a slow browser shows the text."""
         if len(text.row.text) >= 3:
             gate.wait(300)
         return next_token(text)
@@ -128,7 +128,7 @@ def test_it_streams_and_stops(visit, explorer_server, monkeypatch):
     assert page.locator("#written button").count() <= many + 1
 
 
-def test_another_token_leads_another_way(visit):
+def test_choosing_other_token_changes_text(visit):
     page = visit.go("generate", model="gpt2", prompt=PROMPT, length=4, ready=BARS)
     page.click("#write")
     page.wait_for_function("() => document.querySelectorAll('#written button').length === 4")
@@ -141,7 +141,7 @@ def test_another_token_leads_another_way(visit):
     page.wait_for_function("() => document.querySelectorAll('#written button').length === 3")
 
 
-def test_surprise_is_the_mean_of_the_bits(visit, explorer_server):
+def test_surprisal_is_mean_of_bits(visit, explorer_server):
     visit.go("generate", model="generator", prompt=PROMPT, ready="[data-mean]")
     model = explorer_server.models["generator"]
     ids = model.tokenizer.encode(PROMPT)
@@ -150,7 +150,7 @@ def test_surprise_is_the_mean_of_the_bits(visit, explorer_server):
     assert abs(visit.numbers("[data-mean]", "data-mean")[0] - sum(bits) / len(bits)) < 1e-4
 
 
-def test_a_model_that_does_not_write_says_so(visit):
+def test_non_generating_model_shows_advice(visit):
     page = visit.go(
         "generate", model="classifier", ready="[aria-label='This model does not generate text']"
     )

@@ -1,4 +1,6 @@
-"""Stream, Tasks, Reach and Compare: what each promises, on the page's own data."""
+"""The Stream, Tasks, Reach and Compare pages."""
+
+import math
 
 import torch
 
@@ -7,7 +9,7 @@ from clearformer.explore.trace import trace
 TEXT = "the cat sat on the mat"
 
 
-def test_the_last_row_of_the_lens_is_the_output(visit, explorer_server):
+def test_last_row_of_lens_is_model_output(visit, explorer_server):
     page = visit.go("stream", model="gpt2", text=TEXT, ready="table.lens tr.last td[data-id]")
     wanted = (
         trace(explorer_server.models["gpt2"], TEXT, capture=["logits"]).get("logits").argmax(-1)
@@ -17,12 +19,12 @@ def test_the_last_row_of_the_lens_is_the_output(visit, explorer_server):
     page.wait_for_function("() => location.hash.includes('stage=lens0')")
 
 
-def test_in_and_attention_and_mlp_are_out(visit):
+def test_residual_stream_is_sum_of_parts(visit):
     visit.go("stream", model="gpt2", text=TEXT, ready="#residual")
     assert visit.numbers("#residual", "data-error")[0] < 1e-5
 
 
-def test_masking_a_word_and_back(visit):
+def test_masking_and_unmasking_a_word(visit):
     page = visit.go("tasks", task="fill", model="bert", text=TEXT, masked="2", ready="[data-total]")
     first = visit.numbers(".card tr[data-p]", "data-p")
     assert sum(first) <= 1
@@ -35,14 +37,14 @@ def test_masking_a_word_and_back(visit):
     assert visit.numbers(".card tr[data-p]", "data-p") == first
 
 
-def test_cross_attention_over_the_source(visit):
+def test_cross_attention_rows_sum_to_one(visit):
     page = visit.go("tasks", task="translate", model="original", ready="#rowsum")
     assert abs(visit.numbers("#rowsum", "data-sum")[0] - 1) < 1e-5
     page.select_option("#part", "encoder")
     page.wait_for_function("() => location.hash.includes('sub=part')")
 
 
-def test_padding_gets_nothing(visit):
+def test_padding_gets_zero_weight(visit):
     page = visit.go(model="original", part="cross", pad="14", ready="table.ladder td")
     special = page.locator("table.ladder thead th").all_inner_texts()
     weights = visit.numbers("table.ladder td[data-stage=weights]")
@@ -63,14 +65,14 @@ def test_integrated_gradients_are_complete(visit):
     )
 
 
-def test_strided_reaches_all_in_two_layers(visit):
+def test_strided_reaches_every_position_in_two_layers(visit):
     page = visit.go("reach", n=64, stride=8, pattern="strided", ready="[data-count]")
     assert "708 of 2,080" in page.inner_text("#edges")
     assert visit.numbers("[data-layer='2']", "data-count") == [64]
     assert visit.numbers("[data-layer='1']", "data-count")[0] < 64
 
 
-def test_memory_reaches_a_memory_further_with_each_layer(visit):
+def test_reach_grows_by_one_memory_per_layer(visit):
     page = visit.go("reach", reach="memory", segment=8, memory=8, layers=3, ready="[data-reach]")
     assert visit.numbers("[data-distance]", "data-distance") == [32, 24, 16, 8, 0]
     assert sorted(visit.numbers("[data-reach]", "data-reach")) == [8, 16, 24]
@@ -81,7 +83,7 @@ def test_memory_reaches_a_memory_further_with_each_layer(visit):
     assert set(visit.numbers("[data-reach]", "data-reach")) == {0.0}
 
 
-def test_a_against_itself_is_nought(visit):
+def test_comparison_with_itself_is_zero(visit):
     page = visit.go("compare", model="gpt2", bcheckpoint="step-20", ready="[data-kl]")
     assert visit.numbers("#max", "data-max") == [0.0]
     assert set(visit.numbers("[data-kl]", "data-kl")) == {0.0}
@@ -90,8 +92,22 @@ def test_a_against_itself_is_nought(visit):
     assert max(visit.numbers("[data-kl]", "data-kl")) > 0
 
 
-def test_why_the_root(visit):
+def test_scaling_lesson_shows_standard_deviation(visit):
     visit.go(sub="root", width=64, ready="[data-sd]")
     raw, scaled = (float(text) for text in visit.page.locator("[data-sd]").all_inner_texts())
     assert 7 < raw < 9
     assert 0.9 < scaled < 1.1
+
+
+def test_compress_page_bits_add_up_to_code_size(visit):
+    page = visit.go("compress", model="gpt2", text=TEXT, ready="[data-part=sizes] tr[data-p]")
+    bits = visit.numbers(".paper button", "data-bits")
+    text, code, _ = visit.numbers("[data-part=sizes] tr", "data-p")
+    assert text == len(TEXT)
+    assert code == -(-sum(bits) // 8)
+    page.locator(".paper button").nth(2).click()
+    page.wait_for_function(
+        "() => document.querySelectorAll('table.narrowing tbody tr').length === 3"
+    )
+    widths = visit.numbers("table.narrowing tbody tr", "data-width")
+    assert [24 - math.log2(width) for width in widths] == bits[:3]

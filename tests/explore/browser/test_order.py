@@ -1,4 +1,4 @@
-"""Order: without positions the outputs move with their words (V7, V8)."""
+"""The Order page: without positions the outputs move with their words (V7, V8)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def errors(visit):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "classifier", "xl"])
-def test_a_shuffle_is_followed_without_positions_and_noticed_with_them(visit, family):
+def test_shuffle_is_equivariant_only_without_positions(visit, family):
     page = visit.go("order", model=family, text="the cat sat on the mat", ready="#verdict-off b")
     page.wait_for_selector("#verdict-on b")
     page.click("#shuffle")
@@ -21,7 +21,7 @@ def test_a_shuffle_is_followed_without_positions_and_noticed_with_them(visit, fa
     assert on > 1e-3
 
 
-def test_a_causal_mask_alone_breaks_it(visit):
+def test_causal_mask_breaks_equivariance(visit):
     page = visit.go("order", model="gpt2", text="the cat sat on the mat", ready="#verdict-off b")
     page.select_option("#ordermask", "model")
     page.wait_for_function(
@@ -42,6 +42,6 @@ def test_words_are_moved_by_arrow_keys(visit):
     )
 
 
-def test_the_map_of_positions_is_symmetric(visit):
+def test_position_similarity_map_is_symmetric(visit):
     page = visit.go("order", model="gpt2", ready="[data-part=places] [role=application]")
     assert "1.0000" in page.inner_text("[data-part=places] figcaption")

@@ -1,4 +1,4 @@
-"""Every page: reaches no other host, has no fault an audit can find, fits every width."""
+"""Every page: contacts no other host, passes the accessibility audit, fits every width."""
 
 import os
 from pathlib import Path
@@ -44,7 +44,7 @@ def keep(page, name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_whole(open_visit, axe, name):
+def test_page_loads_and_passes_audit(open_visit, axe, name):
     state, ready = PAGES[name]
     with open_visit() as visit:
         page = visit.go(**{"view": name, **state}, ready=ready)
@@ -71,7 +71,7 @@ def test_a_page_is_whole(open_visit, axe, name):
         assert page.evaluate(AUDIT, ["color-contrast", "link-in-text-block"]) == []
 
 
-def test_offline_after_loading_the_page_still_answers(open_visit):
+def test_works_offline_after_loading(open_visit):
     """V1 needs no server at all, and an error says what to do."""
     with open_visit(check=False) as visit:
         page = visit.go(sub="plain", ready="output[data-n]")
@@ -85,8 +85,8 @@ def test_offline_after_loading_the_page_still_answers(open_visit):
         assert visit.refused == []
 
 
-def test_every_control_is_reached_by_the_tab_key(visit):
-    """Each control is met, or stands in a group that one of its members opens to the arrow keys."""
+def test_every_control_is_reachable_by_tab(visit):
+    """Each control is reached, or is in a group that is navigated by arrow keys."""
     page = visit.go(model="gpt2", ready="table.ladder td button")
     missed = page.evaluate(
         """() => [...document.querySelectorAll('button, select, input, textarea, a[href], summary')]
@@ -103,7 +103,7 @@ def test_every_control_is_reached_by_the_tab_key(visit):
     assert page.evaluate(outline) != "none"
 
 
-def test_the_back_button_turns_pages(visit):
+def test_back_button_restores_page(visit):
     page = visit.go(model="gpt2", ready="table.ladder")
     page.click("nav a:has-text('Reach')")
     page.wait_for_selector("[data-count]")
@@ -111,7 +111,7 @@ def test_the_back_button_turns_pages(visit):
     page.wait_for_selector("table.ladder")
 
 
-def test_without_a_model_the_lessons_are_there(visit):
+def test_lessons_work_without_model(visit):
     nothing = {"status": 200, "content_type": "application/json", "body": "[]"}
     visit.page.route("**/api/models", lambda route: route.fulfill(**nothing))
     page = visit.go(ready="output[data-n]")  # attention without parameters

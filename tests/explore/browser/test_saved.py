@@ -1,4 +1,4 @@
-"""The single file: opens from disk, offline, in a frame, and shows the same numbers (A22 A23)."""
+"""Exported single files: open from disk, offline, in a frame, with the same numbers (A22 A23)."""
 
 import html
 import re
@@ -23,7 +23,7 @@ def saved(visit, tmp_path):
     return save
 
 
-def test_the_file_shows_the_same_numbers_offline(browser, visit, saved):
+def test_exported_file_shows_same_numbers_offline(browser, visit, saved):
     path = saved("attention", LADDER, model="gpt2", text="the cat sat", layer=1, head=1, i=3)
     live = visit.numbers("table.ladder td[data-value]")
     text = path.read_text()
@@ -54,7 +54,7 @@ def test_the_file_shows_the_same_numbers_offline(browser, visit, saved):
     context.close()
 
 
-def test_the_file_lives_in_a_sandboxed_frame(browser, saved):
+def test_exported_file_works_in_sandboxed_frame(browser, saved):
     path = saved("attention", LADDER, model="gpt2", text="the cat sat")
     context = browser.new_context(offline=True)
     context.set_default_timeout(300_000)
@@ -76,7 +76,7 @@ def test_the_file_lives_in_a_sandboxed_frame(browser, saved):
         ("training", {"run": "gpt2"}, "#summary"),
     ],
 )
-def test_other_pages_can_be_saved(browser, saved, view, state, ready):
+def test_other_pages_can_be_exported(browser, saved, view, state, ready):
     path = saved(view, ready, **state)
     context = browser.new_context(offline=True)
     context.set_default_timeout(300_000)
@@ -87,7 +87,7 @@ def test_other_pages_can_be_saved(browser, saved, view, state, ready):
     context.close()
 
 
-def test_a_trace_in_a_notebook_is_the_same_page(browser, explorer_server):
+def test_notebook_trace_shows_same_page(browser, explorer_server):
     from clearformer.explore.trace import trace
 
     found = trace(explorer_server.models["gpt2"], "the cat sat", capture=["weights"])

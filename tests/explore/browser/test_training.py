@@ -1,4 +1,4 @@
-"""Training: curves of metrics.jsonl as it grows, and the stop button (V24, V25)."""
+"""The Training page: live curves from metrics.jsonl, and the stop button (V24, V25)."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def growing(explorer_server, tiny, monkeypatch):
     shutil.rmtree(folder)
 
 
-def test_a_run_grows_on_the_page(growing, visit, tiny):
+def test_curves_follow_running_training(growing, visit, tiny):
     page = visit.go("training", run="growing", ready="#summary[data-step='30']")
     assert page.inner_text("#state").startswith("running")
     lines = (growing / "metrics.jsonl").read_text().splitlines()
@@ -37,7 +37,7 @@ def test_a_run_grows_on_the_page(growing, visit, tiny):
     page.wait_for_function("() => document.querySelector('#state').textContent.startsWith('ended')")
 
 
-def test_stop_asks_once_and_leaves_a_file(growing, visit):
+def test_stop_button_confirms_and_creates_file(growing, visit):
     lock = Lock(growing)
     page = visit.go("training", run="growing", ready="#stop-run")
     page.click("#stop-run")
@@ -48,7 +48,7 @@ def test_stop_asks_once_and_leaves_a_file(growing, visit):
     lock.release()
 
 
-def test_stop_says_that_nothing_is_running(growing, visit):
+def test_stop_button_reports_no_running_training(growing, visit):
     page = visit.go("training", run="growing", ready="#stop-run")
     page.click("#stop-run")
     page.click("#stop-sure")
@@ -60,7 +60,7 @@ def test_stop_says_that_nothing_is_running(growing, visit):
     visit.errors.clear()
 
 
-def test_checkpoints_are_a_film(visit):
+def test_checkpoints_can_be_played(visit):
     page = visit.go("training", run="gpt2", ready="#frame")
     page.wait_for_selector("[data-part=frames] [role=application]")
     first = page.inner_text("[data-part=frames] figcaption")
@@ -76,8 +76,8 @@ def test_checkpoints_are_a_film(visit):
     )
 
 
-def test_a_restarted_server_goes_on_where_it_was(visit_at, growing, tiny):
-    """The browser comes back by itself and names the last thing it has heard."""
+def test_page_reconnects_after_server_restart(visit_at, growing, tiny):
+    """The browser reconnects by itself and sends the id of the last event."""
     with tiny.serving(growing.parent) as server:
         port = int(server.url.rsplit(":", 1)[1])
         loaded = visit_at(server.url, check=False)

@@ -1,4 +1,4 @@
-"""A page as a file, over HTTP."""
+"""Exporting a page over HTTP."""
 
 import json
 import re
@@ -10,7 +10,7 @@ def payload_of(text):
     return json.loads(re.search(r'id="payload">(.*?)</script>', text, re.DOTALL)[1])
 
 
-def test_a_file_holds_the_answers_of_the_server(client, traced):
+def test_exported_file_contains_server_responses(client, traced):
     trace = traced("gpt2")
     head = f"/api/traces/{trace['id']}/head?layer=0&head=1&part=self"
     asked = {
@@ -32,7 +32,7 @@ def test_a_file_holds_the_answers_of_the_server(client, traced):
     assert payload["responses"]["GET /api/models"] == client.get("/api/models")
 
 
-def test_a_view_has_a_plain_name(client):
+def test_rejects_invalid_view_names(client):
     for view in ("../x", "", "a" * 30, '"><script>'):
         client.post("/api/export", {"view": view}, status=422)
 
@@ -41,9 +41,7 @@ def test_a_view_has_a_plain_name(client):
 @pytest.mark.parametrize(
     "path", ["/api/runs/{}/%65vents", "/api/runs/{}/%73top", "/api/runs/{}/events"]
 )
-def test_a_forged_request_neither_holds_the_server_nor_stops_a_run(
-    client, explorer_server, path, body
-):
+def test_rejects_forged_requests(client, explorer_server, path, body):
     asked = [{"path": path.format("gpt2"), "body": body}]
     told = client.post("/api/export", {"view": "training", "requests": asked}, status=422)
     assert "cannot be exported" in told["error"]["message"]
@@ -51,7 +49,7 @@ def test_a_forged_request_neither_holds_the_server_nor_stops_a_run(
     assert client.get("/api/info")["generating"] == 0
 
 
-def test_so_many_files_at_once_and_no_more(client, explorer_server):
+def test_number_of_concurrent_exports_is_limited(client, explorer_server):
     exports = explorer_server.app.state.explorer.exports
     with exports.acquire(), exports.acquire():
         told = client.post("/api/export", {"view": "attention"}, status=429)
@@ -60,14 +58,14 @@ def test_so_many_files_at_once_and_no_more(client, explorer_server):
     assert client.ask("POST", "/api/export", {"view": "attention"}).status == 200
 
 
-def test_a_state_that_names_no_trace_gives_a_file_without_it(client):
+def test_unknown_trace_in_state_is_ignored(client):
     for trace in ("../runs", "%65vents", "gone", 7, None):
         answer = client.ask("POST", "/api/export", {"view": "attention", "state": {"trace": trace}})
         assert answer.status == 200
 
 
-def test_every_request_of_a_page_is_on_the_list(client, traced):
-    """As web/src asks them; a route that a page comes to need must be added to the list."""
+def test_every_request_of_pages_is_allowed(client, traced):
+    """The requests of web/src; a new one must be added to the list."""
     trace = traced("gpt2")["id"]
     place, gpt2 = f"/api/traces/{trace}", {"model": "gpt2", "text": "a b"}
     wanted = [

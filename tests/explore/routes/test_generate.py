@@ -1,4 +1,4 @@
-"""A text as it is written, over HTTP; a page that goes away ends it."""
+"""Generating text over HTTP; a disconnected client ends it."""
 
 import time
 
@@ -9,7 +9,7 @@ from clearformer.generate.stream import stream
 ASKED = {"model": "gpt2", "prompt": "the cat", "max_new_tokens": 10, "temperature": 0.8, "seed": 7}
 
 
-def test_a_text_is_that_of_the_command_line(client, explorer_server):
+def test_text_matches_command_line(client, explorer_server):
     events = client.events("/api/generate", ASKED)
     assert [name for name, _, _ in events] == ["token"] * 10 + ["done"]
     assert events[-1][1] == {"reason": "length"}
@@ -19,7 +19,7 @@ def test_a_text_is_that_of_the_command_line(client, explorer_server):
     assert "".join(data["text"] for _, data, _ in events[:-1]) == "".join(t.text for t in expected)
 
 
-def test_whoever_stops_closes_the_text_and_others_are_answered_meanwhile(client):
+def test_disconnect_ends_text_and_server_stays_responsive(client):
     events = client.events("/api/generate", {**ASKED, "model": "twelve", "max_new_tokens": 200}, 3)
     assert len(events) == 3  # before the end
     began = time.monotonic()
@@ -28,14 +28,14 @@ def test_whoever_stops_closes_the_text_and_others_are_answered_meanwhile(client)
         time.sleep(0.02)
 
 
-def test_mistakes_are_answers_and_no_streams(client):
+def test_invalid_requests_get_error_responses(client):
     client.post("/api/generate", {**ASKED, "model": "bert"}, status=409)
     client.post("/api/generate", {**ASKED, "temperature": -1}, status=422)
     client.post("/api/generate", {**ASKED, "max_new_tokens": 500}, status=413)
     client.post("/api/generate", {**ASKED, "model": "none"}, status=404)
 
 
-def test_a_mistake_on_the_way_is_an_event(client):
+def test_error_while_streaming_is_an_event(client):
     asked = {**ASKED, "model": "nan"}
     name, data, _ = client.events("/api/generate", asked)[-1]
     assert name == "error"

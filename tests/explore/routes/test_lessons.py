@@ -11,14 +11,14 @@ def test_lessons_need_no_model(client):
     assert client.get("/api/memory?segment=4&memory=4&layers=2&segments=4")["reach"] == [4, 8]
 
 
-def test_numbers_have_limits(client):
+def test_rejects_numbers_over_limits(client):
     client.get("/api/scaling?d=100000", status=422)
     client.get("/api/patterns?n=100000", status=422)
     client.get("/api/memory?layers=0", status=422)
 
 
-def test_lessons_wait_in_a_line_of_their_own(client, explorer_server):
-    """Some take a second: one is computed at a time, and everybody else is answered meanwhile."""
+def test_lessons_have_their_own_queue(client, explorer_server):
+    """Some take a second: they run one at a time, and other requests are answered meanwhile."""
     worker, go = explorer_server.app.state.explorer.lessons, threading.Event()
     running = threading.Event()
     first = worker.submit(lambda: (running.set(), go.wait(300)))

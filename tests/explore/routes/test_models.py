@@ -1,4 +1,4 @@
-"""What is there, over HTTP."""
+"""Models and server information over HTTP."""
 
 import inspect
 
@@ -6,7 +6,7 @@ from clearformer import __version__
 from clearformer.core.kernels import weights
 
 
-def test_the_server_tells_its_limits(client):
+def test_info_contains_limits(client):
     told = client.get("/api/info")
     assert told["version"] == __version__
     assert told["limits"] == {
@@ -23,7 +23,7 @@ def test_models_and_their_parameters(client):
     assert told["total"] == rows["gpt2"]["n_params"] == sum(r["count"] for r in told["rows"])
 
 
-def test_source_is_that_of_python(client):
+def test_source_matches_inspect(client):
     told = client.get("/api/source?symbol=core.kernels.weights")
     assert told["text"] == inspect.getsource(weights)
     assert "core.kernels.weights" in client.get("/api/source")["symbols"]

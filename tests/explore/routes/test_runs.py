@@ -1,4 +1,4 @@
-"""Runs over HTTP: the list, increments, a stream that goes on where it was, and stop."""
+"""Runs over HTTP: list, incremental metrics, resumable event stream, and stop."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from clearformer.runs.lock import Lock
 
 @pytest.fixture
 def live(explorer_server, tiny, monkeypatch):
-    """A run that is being written while it is looked at."""
+    """A run that is written while it is read."""
     monkeypatch.setattr("clearformer.explore.runs.SILENT_SECONDS", 1e9)
     folder = explorer_server.runs / "live"
     folder.mkdir()
@@ -21,7 +21,7 @@ def live(explorer_server, tiny, monkeypatch):
     shutil.rmtree(folder)
 
 
-def test_a_run_that_appears_is_listed(client, live):
+def test_new_run_is_listed(client, live):
     rows = {row["id"]: row for row in client.get("/api/runs")}
     assert rows["live"]["state"] == "running"
     assert rows["live"]["step"] == 10
@@ -30,7 +30,7 @@ def test_a_run_that_appears_is_listed(client, live):
     assert rows["gpt2"]["model"] == "gpt2"
 
 
-def test_curves_grow_without_being_sent_again(client, live, tiny):
+def test_metrics_are_sent_incrementally(client, live, tiny):
     first = client.get("/api/runs/live/metrics")
     tiny.write_metrics(live, 2, start=11)
     second = client.get(f"/api/runs/live/metrics?since={first['next']}")
@@ -39,7 +39,7 @@ def test_curves_grow_without_being_sent_again(client, live, tiny):
     assert client.get(f"/api/runs/live/metrics?since={first['next']}")["reset"]
 
 
-def test_a_stream_goes_on_from_its_last_event(client, live, tiny):
+def test_event_stream_resumes_from_last_event_id(client, live, tiny):
     events = client.events("/api/runs/live/events", most=2)
     assert [name for name, _, _ in events] == ["metric", "sample"]
     tiny.write_metrics(live, 3, start=11, end=True)
@@ -53,7 +53,7 @@ def test_a_stream_goes_on_from_its_last_event(client, live, tiny):
     assert client.events(f"/api/runs/live/events?since={since}", most=1)[0][0] == "reset"
 
 
-def test_stop_leaves_a_file_for_the_trainer(client, live):
+def test_stop_creates_stop_file(client, live):
     lock = Lock(live)
     assert client.post("/api/runs/live/stop", {}, status=202) == {"id": "live"}
     assert (live / "stop").exists()
@@ -63,7 +63,7 @@ def test_stop_leaves_a_file_for_the_trainer(client, live):
 
 @pytest.fixture
 def bad(explorer_server, tiny):
-    """A run of somebody else, with a pipe, a link and numbers that are none."""
+    """An untrusted run with a pipe, a link and invalid numbers."""
     folder = explorer_server.runs / "bad"
     folder.mkdir()
     os.mkfifo(folder / "config.json")
@@ -75,7 +75,7 @@ def bad(explorer_server, tiny):
     shutil.rmtree(folder)
 
 
-def test_a_bad_run_is_told_and_the_others_work(client, bad):
+def test_damaged_run_is_reported_and_others_work(client, bad):
     assert "gpt2" in [row["id"] for row in client.get("/api/models")]
     assert "bad/config.json is a named pipe" in client.get("/api/info")["problems"]["bad"]
     rows = {row["id"]: row for row in client.get("/api/runs")}
@@ -86,7 +86,7 @@ def test_a_bad_run_is_told_and_the_others_work(client, bad):
     assert told["samples"] == []
 
 
-def test_a_run_that_has_ended_cannot_be_stopped(client, live, explorer_server):
+def test_rejects_stop_of_ended_run(client, live, explorer_server):
     for name, folder in (("live", live), ("gpt2", explorer_server.runs / "gpt2")):
         told = client.post(f"/api/runs/{name}/stop", {}, status=409)
         assert told["error"]["code"] == "not_running"
@@ -94,8 +94,8 @@ def test_a_run_that_has_ended_cannot_be_stopped(client, live, explorer_server):
         assert not (folder / "stop").exists()
 
 
-def test_so_many_streams_and_no_more(client, live, explorer_server):
-    """Streams have a limit of their own, so that pages are answered however many are open."""
+def test_number_of_streams_is_limited(client, live, explorer_server):
+    """Streams have a separate limit, so that pages are answered however many are open."""
     streams = explorer_server.app.state.explorer.streams
     limit = streams.limit
     streams.limit = 2

@@ -1,11 +1,11 @@
-"""The stream over HTTP."""
+"""Residual stream, lens and units over HTTP."""
 
 import numpy as np
 
 from clearformer.explore.arrays import unpack
 
 
-def test_stream_lens_and_units(client, traced):
+def test_residual_lens_and_units(client, traced):
     id = traced("gpt2")["id"]
     told = client.get(f"/api/traces/{id}/residual")
     assert told["norm"] == "pre"

@@ -1,4 +1,4 @@
-"""Traces over HTTP: what is typed, masked, permuted, padded."""
+"""Traces over HTTP: text, masks, permutations and padding."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from clearformer.explore.trace import trace
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "classifier", "xl", "sparse", "modern"])
-def test_a_trace_is_that_of_python(client, traced, explorer_server, family):
+def test_trace_matches_python(client, traced, explorer_server, family):
     told = traced(family)
     found = trace(explorer_server.models[family], "the cat sat on the mat")
     head = client.get(f"/api/traces/{told['id']}/attention?layer=1&head=0")
@@ -22,7 +22,7 @@ def test_a_trace_is_that_of_python(client, traced, explorer_server, family):
     assert client.get(f"/api/traces/{told['id']}") == told
 
 
-def test_a_translation_has_three_parts(client, traced):
+def test_translation_trace_has_three_parts(client, traced):
     told = traced("original", target="a dog", pad_to=16)
     assert [part["part"] for part in told["parts"]] == ["encoder", "decoder", "cross"]
     cross = client.get(f"/api/traces/{told['id']}/attention?layer=0&head=0&part=cross")
@@ -36,7 +36,7 @@ def test_a_translation_has_three_parts(client, traced):
     assert [token["id"] for token in again["target_tokens"]] == ids
 
 
-def test_a_word_can_be_masked_and_shown_again(client, traced, loaded):
+def test_token_can_be_masked(client, traced, loaded):
     before = traced("bert")
     masked = traced("bert", mask_at=[2])
     assert masked["tokens"][2]["text"] == "[MASK]"
@@ -49,7 +49,7 @@ def test_a_word_can_be_masked_and_shown_again(client, traced, loaded):
     client.post("/api/traces", {"model": "gpt2", "text": "a", "mask_at": [0]}, status=409)
 
 
-def test_tokens_masks_positions_and_order_can_be_chosen(client, traced):
+def test_accepts_tokens_mask_positions_and_permutation(client, traced):
     straight = traced("modern", "abc")
     ids = [token["id"] for token in straight["tokens"]]
     told = client.post("/api/traces", {"model": "modern", "tokens": ids, "permutation": [2, 1, 0]})
@@ -59,7 +59,7 @@ def test_tokens_masks_positions_and_order_can_be_chosen(client, traced):
     assert (unpack(head["values"]) > 0).all()
 
 
-def test_too_many_tokens_are_refused_with_the_limit(client):
+def test_rejects_too_many_tokens_with_limit(client):
     error = client.post("/api/traces", {"model": "modern", "text": "x" * 513}, status=413)["error"]
     assert error["code"] == "too_long"
     assert error["limit"] == 512

@@ -23,14 +23,14 @@ SCALE = "* (1.0 / math.sqrt(k.size(-1)))"
         ("* math.sqrt(k.size(-1))", "scale-inverted"),
     ],
 )
-def test_scales(probe, new, name):
+def test_finds_wrong_scale(probe, new, name):
     (found,) = checks.scale(probe("gpt", SCALE, new))
     assert found.name == name
     assert "entropy" in found.sentence
     assert found.place.module == "blocks.0.attn"
 
 
-def test_correct_models_are_silent(probe):
+def test_correct_models_give_no_finding(probe):
     for source in ("gpt", "rotary", "encoder", "seed_second", "translator"):
         made = probe(source)
         for check in (
@@ -45,7 +45,7 @@ def test_correct_models_are_silent(probe):
             assert names(check(made)) == []
 
 
-def test_the_line_of_a_view_is_told(probe):
+def test_finding_names_the_reshape(probe):
     made = probe(
         "gpt", "y = y.transpose(1, 2).contiguous().view(B, T, C)", "y = y.reshape(B, T, C)"
     )
@@ -58,7 +58,7 @@ def test_missing_output_projection_is_information(probe):
     assert names(checks.output_projection(made)) == ["output-projection-missing"]
 
 
-def test_gelu_of_the_config():
+def test_finds_gelu_that_differs_from_config():
     class Feed(nn.Module):
         def __init__(self, approximate):
             super().__init__()
@@ -72,6 +72,6 @@ def test_gelu_of_the_config():
     assert names(checks.gelu_variant(Probe(Feed("tanh")))) == []
 
 
-def test_blocks_by_path():
+def test_common_block_of_path():
     assert checks.common_block("model.layers.3.attn.o") == "model.layers.3"
     assert checks.common_block("head") == ""

@@ -1,4 +1,4 @@
-"""Cache: pieces against the whole."""
+"""Cache checks: pieces compared with the whole sequence."""
 
 from clearformer.verification.checks import cache as checks
 
@@ -7,14 +7,14 @@ def names(findings):
     return [each.name for each in findings]
 
 
-def test_correct_caches_are_silent(probe):
+def test_correct_caches_give_no_finding(probe):
     for source in ("rotary", "ours_attention"):
         made = probe(source)
         assert names(checks.steps(made)) == []
         assert names(checks.second_use(made)) == []
 
 
-def test_a_cache_in_the_wrong_order(probe):
+def test_finds_cache_in_wrong_order(probe):
     made = probe(
         "rotary", "v = torch.cat((past[1], v), dim=2)", "v = torch.cat((v, past[1]), dim=2)"
     )
@@ -23,7 +23,7 @@ def test_a_cache_in_the_wrong_order(probe):
     assert "pieces of [5, 1, 1] with past" in found.shows_with
 
 
-def test_state_in_a_module(probe):
+def test_finds_state_between_calls(probe):
     made = probe(
         "seed",
         "b, t, k = x.size()",

@@ -1,4 +1,4 @@
-"""Information flow: leaks are named by where they start."""
+"""Information flow checks: leaks are named by their origin."""
 
 import pytest
 
@@ -9,13 +9,13 @@ def names(findings):
     return [each.name for each in findings]
 
 
-def test_a_correct_model_is_silent(probe):
+def test_correct_model_gives_no_finding(probe):
     made = probe("gpt")
     for check in (checks.future_leak, checks.leak_in_training, checks.batch_coupling, checks.reach):
         assert names(check(made)) == []
 
 
-def test_the_sentence_says_how_far(probe):
+def test_finding_states_distance_of_leak(probe):
     made = probe("seed_masked", "offset=1", "offset=2")
     (found,) = checks.future_leak(made)
     assert "it sees one token ahead" in found.sentence
@@ -23,7 +23,7 @@ def test_the_sentence_says_how_far(probe):
     assert "seed_masked.py" in found.place.line
 
 
-def test_nothing_is_said_without_a_claim(probe):
+def test_no_finding_without_causal_claim(probe):
     assert names(checks.future_leak(probe("seed"))) == []
 
 
@@ -35,17 +35,17 @@ def test_nothing_is_said_without_a_claim(probe):
         ("self.ln_f(x + x.flip(1))", "future-leak-through-pooling"),
     ],
 )
-def test_the_origin_gives_the_name(probe, new, name):
+def test_leak_is_named_by_origin(probe, new, name):
     assert names(checks.future_leak(probe("gpt", "self.ln_f(x)", new))) == [name]
 
 
-def test_rows_are_independent(probe):
+def test_finds_coupled_batch_rows(probe):
     made = probe("gpt", "self.ln_f(x)", "self.ln_f(x + x.mean(0))")
     (found,) = checks.batch_coupling(made)
     assert found.place.line.startswith("mutant") or "gpt.py" in found.place.line
 
 
-def test_a_window_is_measured(probe):
+def test_finds_wrong_window_size(probe):
     window = (
         "\n        att = att.masked_fill(torch.ones(T, T).tril(-self.window{}) == 1, -torch.inf)"
     )

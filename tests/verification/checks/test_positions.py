@@ -1,4 +1,4 @@
-"""Positions: order, rotation, frequencies."""
+"""Position checks: order, rotation and frequencies."""
 
 import math
 
@@ -19,7 +19,7 @@ def table(length=16, width=16, factor=1.0, sines=1.0):
     return made
 
 
-def test_sinusoids():
+def test_finds_wrong_sinusoids():
     assert checks.sinusoid_problem(table()) is None
     assert checks.sinusoid_problem(table(factor=0.5)) == "the exponent has i instead of 2i"
     assert "different frequencies" in checks.sinusoid_problem(table(sines=0.5))
@@ -27,20 +27,20 @@ def test_sinusoids():
     assert "sines" in checks.sinusoid_problem(torch.sin(torch.arange(8.0)[:, None] * torch.rand(8)))
 
 
-def test_correct_models_are_silent(probe):
+def test_correct_models_give_no_finding(probe):
     for source in ("gpt", "rotary", "encoder", "translator"):
         made = probe(source)
         for check in (checks.order, checks.rotary, checks.sinusoids, checks.past_length):
             assert names(check(made)) == []
 
 
-def test_unused_positions_are_named(probe):
+def test_finds_unused_positions(probe):
     made = probe("gpt", "self.wte(idx) + self.wpe(pos)", "self.wte(idx)")
     (found,) = checks.order(made)
     assert "wpe.weight is never used" in found.sentence
 
 
-def test_positions_by_clamping(probe):
+def test_finds_clamped_positions(probe):
     made = probe(
         "gpt",
         "assert self.block_size >= T",

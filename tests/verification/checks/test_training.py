@@ -1,4 +1,4 @@
-"""Training: losses, dropout, gradients."""
+"""Training checks: losses, dropout and gradients."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ def names(findings):
     return [each.name for each in findings]
 
 
-def test_correct_models_are_silent(probe):
+def test_correct_models_give_no_finding(probe):
     for source in ("gpt", "rotary", "encoder", "seed_classifier"):
         made = probe(source)
         for check in (
@@ -35,17 +35,17 @@ def test_losses_by_shift():
     assert len(set(found.values())) == 3
 
 
-def test_the_first_loss_is_told(probe):
+def test_finds_high_initial_loss(probe):
     (found,) = checks.first_loss(probe("gpt", "self.apply(self.init_weights)", ""))
     assert "ln 50 is 3.91" in found.sentence
 
 
-def test_dead_parameters_are_listed(probe):
+def test_finds_dead_parameters(probe):
     (found,) = checks.dead_parameters(probe("gpt", "self.proj(y)", "y"))
     assert found.sentence.startswith("blocks.0.attn.proj.weight")
 
 
-def test_the_rate_of_dropout_in_eval(probe):
+def test_finds_dropout_in_eval_mode(probe):
     made = probe("rotary", "self.dropout if self.training else 0.0", "0.25")
     (found,) = checks.randomness_in_eval(made)
     assert found.sentence == "dropout of 0.25 is active in eval mode"

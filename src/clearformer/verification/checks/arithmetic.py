@@ -55,7 +55,7 @@ def _wrong_scale(probe: Probe, event: Attention) -> Finding | None:
         sentence = f"scores are not scaled; a head is {width} wide, so divide by {width**0.5:.3g}"
         if _stated(probe, event):
             severity = Severity.INFO
-            sentence += " (its code says so on purpose)"
+            sentence += " (its code states this explicitly)"
     elif math.isclose(factor, right * right, rel_tol=1e-3):
         name = "scale-applied-twice"
         sentence = f"scores are divided by {1 / factor:.3g} = sqrt({width}) twice"
@@ -76,7 +76,7 @@ def _wrong_scale(probe: Probe, event: Attention) -> Finding | None:
 
 
 def _configured(probe: Probe, factor: float) -> bool:
-    """Whether the config sets this very scale."""
+    """Whether the config sets this scale explicitly."""
     for name, value in _numbers(probe.config):
         if value > 0:
             named = any(word in name for word in ("scal", "multiplier", "query_pre"))
@@ -323,7 +323,7 @@ def shared_projections(probe: Probe) -> Iterator[Finding]:
                 + (f", and {unused[0]} gets no gradient" if unused else ""),
                 event.place,
                 shows=_first_input(probe),
-                right="v = W_v x, with a matrix of its own",
+                right="v = W_v x, with its own matrix",
                 severity=None if unused else Severity.INFO,
             )
             return
@@ -333,7 +333,7 @@ def shared_projections(probe: Probe) -> Iterator[Finding]:
                 f"keys are equal to the queries, and {unused[0]} gets no gradient",
                 event.place,
                 shows=_first_input(probe),
-                right="k = W_k x, with a matrix of its own",
+                right="k = W_k x, with its own matrix",
             )
             return
         if _equal(q, v) and unused and projected and not _equal(q, k):
@@ -341,7 +341,7 @@ def shared_projections(probe: Probe) -> Iterator[Finding]:
                 "value-projection-shared",
                 f"values are equal to the queries, and {unused[0]} gets no gradient",
                 event.place,
-                right="v = W_v x, with a matrix of its own",
+                right="v = W_v x, with its own matrix",
             )
             return
 
@@ -511,7 +511,7 @@ def common_block(path: str) -> str:
 
 
 def norm_placement(probe: Probe) -> Iterator[Finding]:
-    """A block that says pre-norm is pre-norm."""
+    """A block that claims to be pre-norm is pre-norm."""
     flags = (
         "norm_first",
         "pre_norm",

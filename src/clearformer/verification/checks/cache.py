@@ -1,4 +1,4 @@
-"""Cache: step by step gives what all at once gives.
+"""Cache checks: results step by step equal those of the whole sequence.
 
 Axes: B batch, T tokens.
 """
@@ -22,12 +22,12 @@ from clearformer.verification.trace import Recorder
 
 
 def _large(probe: Probe) -> float:
-    """Differences that are no rounding in another order; recurrent layers round much."""
+    """Differences larger than rounding in another order; recurrent layers round more."""
     return 1e-4 if probe.dtype is torch.float64 else 5e-3
 
 
 def steps(probe: Probe) -> Iterator[Finding]:
-    """Single tokens, chunks and left-padded rows give what the whole text gives."""
+    """Single tokens, chunks and left-padded rows match the whole text."""
     form = find_cache(probe)
     if form is None or (not probe.claim.causal and probe.form.source is None):
         return
@@ -158,7 +158,7 @@ def _corner(probe: Probe, form: CacheForm, pieces: list[int]) -> Finding | None:
 
 
 def _padded_steps(probe: Probe, form: CacheForm) -> Iterator[Finding]:
-    """Left-padded rows with a cache give what they give at once."""
+    """Left-padded rows with a cache match those without."""
     mask = find_mask(probe).mask
     if mask is None or mask.shape != "BT" or probe.form.source is not None:
         return
@@ -224,7 +224,7 @@ def second_use(probe: Probe) -> Iterator[Finding]:
             "the cache that was passed in is changed by the call: a second continuation of "
             "the same prefix reads the first one",
             shows=f"a cache of {size} tokens, used twice",
-            right="cat makes a new tensor; the old cache stays as it was",
+            right="cat makes a new tensor; the old cache is unchanged",
         )
 
 

@@ -200,7 +200,7 @@ def batch_coupling(probe: Probe) -> Iterator[Finding]:
         _coupled_place(probe),
         shows=f"two batches of {tuple(alone.stream.shape)} that differ in row 1",
         effect=effect,
-        right="each row gives what it gives alone",
+        right="each row gives the same output as alone",
     )
 
 

@@ -188,7 +188,7 @@ def _leaks(probe: Probe, mask: PaddingMask, left: bool) -> Iterator[Finding]:
     if probe.per_token:
         one, two = one[:, real[0]], two[:, real[0]]
     if bool(one[0].isnan().any()):
-        # Who pads a causal model on the right never sees it, unless the mask's name promises it.
+        # Right padding has no effect on a causal model, unless the mask's name promises support.
         known = not left or not probe.claim.causal or mask.name == "attention_mask"
         side = "left" if left else "right"
         nan = _nan(probe, mask, f"padding on the {side} gives NaN for real tokens")
@@ -243,7 +243,7 @@ def _row_mask_effect(probe: Probe, mask: PaddingMask) -> Finding | None:
 
 
 def _longer(probe: Probe, mask: PaddingMask) -> Iterator[Finding]:
-    """A row with padding on its right gives what the row gives alone."""
+    """A right-padded row matches the unpadded row."""
     inputs, real = padded(probe, 2, False, 0)
     short = inputs.rows(0).with_stream(inputs.stream[:1, :-2])
     try:
@@ -268,7 +268,7 @@ def _stream_shown(stream: Tensor, probe: Probe) -> str:
 
 
 def _moves(probe: Probe, mask: PaddingMask) -> Iterator[Finding]:
-    """A left-padded row gives what the row gives alone."""
+    """A left-padded row matches the unpadded row."""
     if not probe.per_token or not probe.takes_tokens or probe.form.source is not None:
         return
     inputs, real = padded(probe, 2, True, 0)
@@ -326,7 +326,7 @@ def slow_paths(probe: Probe) -> Iterator[Finding]:
         if not options.get("train") and probe.differs(output, base) > 1e-4:
             yield finding(
                 "mask-lost-on-slow-path",
-                f"{label}: the outputs are other ones",
+                f"{label}: the outputs differ",
                 effect=probe.differs(output, base),
                 right="every path computes the same function",
             )

@@ -214,7 +214,7 @@ def first_loss(probe: Probe) -> Iterator[Finding]:
         yield finding(
             "initial-loss",
             f"the loss on random tokens is {own:.2f}; ln {probe.vocabulary} is {uniform:.2f} "
-            f"(standard deviation of the logits: {spread:.1f}): a new model is too sure of itself",
+            f"(standard deviation of the logits: {spread:.1f}): the new model is overconfident",
             shows=f"tokens {probe.base.stream[:1].tolist()}",
             effect=own - uniform,
             right="initial logits near 0: scale the embedding or the head (0.02)",

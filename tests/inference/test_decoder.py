@@ -1,4 +1,4 @@
-"""Side by side as if alone, in chunks as at once, cached as uncached: for every kind of model."""
+"""Batched equals single, chunked equals whole, cached equals uncached, for every kind of model."""
 
 import pytest
 import torch
@@ -7,7 +7,6 @@ from clearformer import config as c
 from clearformer.builder import build
 from clearformer.config import GenerationDefaults
 from clearformer.families import xl
-from clearformer.generate.decoder import Decoder
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import GenerationConfig
@@ -44,7 +43,7 @@ def whole(writer, text):
 
 def check(writer, chunk):
     """Read, step and leave out rows; after each the logits are those of each text alone."""
-    decoder = Decoder(writer, chunk)
+    decoder = writer.decoder(chunk)
     texts = [list(text) for text in TEXTS]
     logits = decoder.prefill(texts, room=5)
     for step in range(5):
@@ -63,21 +62,23 @@ def check(writer, chunk):
 
 @pytest.mark.parametrize("chunk", [None, 1, 3])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family(family, chunk, writer):
+def test_batched_and_chunked_decoding_for_every_family(family, chunk, writer):
     check(writer(family), chunk)
 
 
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("patterns", PATTERNS)
 @pytest.mark.parametrize("position", POSITIONS)
-def test_every_position_and_pattern(position, patterns, past, writer):
+def test_batched_and_chunked_decoding_for_every_position_and_pattern(
+    position, patterns, past, writer
+):
     if past == "memory" and position in ("learned", "sinusoidal"):
         pytest.skip("a memory needs positions that compare")
     changed = {"position": POSITIONS[position], "patterns": PATTERNS[patterns]}
     check(writer("generator", cache=PASTS[past], **changed), chunk=3)
 
 
-def test_a_memory_reads_the_same_segments_in_any_company():
+def test_memory_segments_do_not_depend_on_batch():
     """Prompts longer than a segment, of lengths that padding would set against each other."""
     config = xl("tiny")
     with torch.random.fork_rng(devices=[]):
@@ -89,9 +90,9 @@ def test_a_memory_reads_the_same_segments_in_any_company():
         texts = [torch.randint(config.vocabulary, (count,)).tolist() for count in (150, 190)]
     made = LanguageModel(model, config, GenerationDefaults())
     assert config.length < 150
-    together = Decoder(made).prefill(texts, room=1)
+    together = made.decoder().prefill(texts, room=1)
     for text, scores in zip(texts, together, strict=True):
-        assert_near(scores, Decoder(made).prefill([text], room=1)[0])
+        assert_near(scores, made.decoder().prefill([text], room=1)[0])
     task = GenerationConfig(sampling=Sampling(temperature=0), max_tokens=20)
     alone = [generate(made, text, config=task).tokens for text in texts]
     both = [written.tokens for written in generate_many(made, texts, task)]
@@ -99,9 +100,9 @@ def test_a_memory_reads_the_same_segments_in_any_company():
 
 
 @pytest.mark.parametrize("family", ["gpt2", "modern"])
-def test_tokens_can_be_taken_back(family, writer):
+def test_rollback_removes_tokens(family, writer):
     made = writer(family)
-    decoder = Decoder(made)
+    decoder = made.decoder()
     decoder.prefill([TEXTS[0]], room=6)
     several = decoder.extend([7, 8, 9])
     for count in (1, 2, 3):
@@ -110,7 +111,7 @@ def test_tokens_can_be_taken_back(family, writer):
     assert_near(decoder.step([2])[0], whole(made, [*TEXTS[0], 7, 2]))
 
 
-def test_a_prompt_is_read_once_for_all_its_samples(writer, monkeypatch):
+def test_shared_prompt_is_prefilled_once(writer, monkeypatch):
     made = writer("gpt2")
     rows = []
     hidden = type(made.module).hidden
@@ -121,7 +122,7 @@ def test_a_prompt_is_read_once_for_all_its_samples(writer, monkeypatch):
             rows.append(len(tokens)) or hidden(self, tokens, *rest, **more)
         ),
     )
-    decoder = Decoder(made)
+    decoder = made.decoder()
     logits = decoder.prefill([TEXTS[0], TEXTS[1], TEXTS[0]], room=2)
     after = decoder.step([7, 8, 9])
     monkeypatch.undo()
@@ -131,6 +132,6 @@ def test_a_prompt_is_read_once_for_all_its_samples(writer, monkeypatch):
         assert_near(scores, whole(made, [*text, token]))
 
 
-def test_an_absurd_chunk_is_refused(writer):
+def test_rejects_invalid_chunk(writer):
     with pytest.raises(ValueError, match=r"^chunk is 0, but it must be at least 1"):
-        Decoder(writer(), chunk=0)
+        writer().decoder(chunk=0)

@@ -8,26 +8,39 @@ Axes: B batch, T tokens, K cached and new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from clearformer.config import ModelConfig
 from clearformer.core.heads import at_least_float32
-from clearformer.generate.language_model import LanguageModel
+from clearformer.core.model import Transformer
 from clearformer.inference.caches import InferenceCache, inference_caches
 from clearformer.inference.fast_decode import FastDecoder, fast_decoder
 
+Hidden = Callable[..., Tensor]  # as Transformer.hidden
 CHUNK = 2048  # prompt tokens per forward pass: more would cost memory and save no time
 
 
 class Decoder:
-    """Reads tokens of a batch, and returns the logits of the next ones."""
+    """Reads tokens of a batch, and returns the logits of the next ones.
 
-    def __init__(self, model: LanguageModel, chunk: int | None = None) -> None:
-        self.model = model.module
-        self.config = model.config
-        self.compiled = model.step
+    `step` is a compiled `model.hidden` for one token; `chunk` is the number of prompt tokens that
+    are read at a time.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        config: ModelConfig,
+        *,
+        step: Hidden | None = None,
+        chunk: int | None = None,
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.compiled = step
         # A memory reads segments as in training; a cache takes any number of tokens.
         usual = CHUNK if self.config.memory is None else self.config.length
         self.chunk = usual if chunk is None else chunk
