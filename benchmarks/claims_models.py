@@ -80,8 +80,8 @@ def bidirectional_helps(names: Names) -> Judged:
     both, causal = (names["masked_nouns"][name] for name in ("bidirectional", "causal"))
     result = (
         f"one language of 128 sentences, 3 seeds: hidden nouns found {span(both, '.0%')} with both "
-        f"sides, {span(causal, '.0%')} behind a causal mask; other differences to GPT are not "
-        f"compared"
+        f"sides, {span(causal, '.0%')} behind a causal mask; other differences to "
+        f"GPT are not compared"
     )
     return result, IN_PART if min(both) > max(causal) + 0.25 else NOT_HERE
 
