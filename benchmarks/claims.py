@@ -16,6 +16,7 @@ from typing import Any
 from claim import Claim, Judged, Names, verdict
 from claims_models import CLAIMS as MODELS
 from claims_tasks import CLAIMS as TASKS
+from output_projection_page import not_necessary
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -220,6 +221,10 @@ CLAIMS = (
     ),
     Claim(4, "W_o [...] adds k² parameters", HEADS, output_adds),
     Claim(
+        4, "[W_o] may not be strictly necessary. I've never seen a proper ablation", HEADS,
+        not_necessary, command="python benchmarks/output_projection.py",
+    ),
+    Claim(
         5, "the only operation [...] that propagates information between vectors", "Self-attention",
         only_attention_mixes,
     ),
@@ -269,8 +274,7 @@ from the chapter's numbers. Verdicts: *holds*, *holds here in part*, *not here*,
 the [errata](errata.md)), *could not be tried* (with the command for it). A verdict is about the
 experiment of the chapter, small models on a CPU, and not about every model there is.
 
-It covers the sections of the chapters that the table names. Whether $W_o$ can be removed is not in
-it.
+It covers the sections of the chapters that the table names.
 
 | claim | section | chapter | command | result | verdict | since |
 |---|---|---|---|---|---|---|

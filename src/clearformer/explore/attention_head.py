@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from clearformer.arguments import Text
-    from clearformer.model import Model
+    from clearformer.config import AnyModelConfig
+
+
+class Traceable(Protocol):
+    """What is asked of a model: `clearformer.Model` has it."""
+
+    config: AnyModelConfig
+
+    @property
+    def name(self) -> str: ...
+
+    def translate(self, texts: Any, *, beam: int) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ class AttentionHead:
 
 
 def attend(
-    model: Model,
+    model: Traceable,
     text: Text,
     *,
     layer: int = 0,
@@ -100,7 +111,7 @@ def attend(
 
 
 def _input(
-    model: Model, text: Text, target: Text | None, part: str
+    model: Traceable, text: Text, target: Text | None, part: str
 ) -> Text | tuple[object, object]:
     """What is traced: the text, or for a translator the source and the target."""
     if "translate" not in model.config.verbs:
@@ -114,7 +125,7 @@ def _input(
     return (text, text) if part == "encoder" else (text, model.translate(text, beam=1))
 
 
-def _shown(model: Model, ids: Sequence[int]) -> list[str]:
+def _shown(model: Traceable, ids: Sequence[int]) -> list[str]:
     return [str(each["display"]) for each in vocabulary_items(as_traced_model(model), ids)]
 
 

@@ -55,7 +55,8 @@ def judge(exercise: Exercise, answer: Answer) -> Verdict:
     except WrongAnswerError as wrong:
         return Verdict(exercise.number, False, str(wrong))
     judged = "shapes, values and gradients" if _floats(cases[0]) else "every number"
-    return Verdict(exercise.number, True, f"{judged} agree in {_cases(len(cases))}")
+    agree = f"{judged} agree in {_cases(len(cases))}{exercise.form.also_judged}"
+    return Verdict(exercise.number, True, agree)
 
 
 def outcome(answer: Answer, case: Case, names: Sequence[str]) -> Tensor:

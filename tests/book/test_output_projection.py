@@ -1,0 +1,84 @@
+"""The page about W_o: it is what the stored runs say, and its rule does what it states."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def page():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        path = ROOT / "benchmarks/output_projection_page.py"
+        spec = importlib.util.spec_from_file_location("output_projection_page", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def record(seed, variant, loss, size="small", corpus="imdb"):
+    measured = {"step": 5, "loss": loss, "accuracy": 0.5}
+    key = {"kind": "run", "corpus": corpus, "size": size, "variant": variant, "seed": seed}
+    return {**key, "parameters": 10, "steps": measured, "time": measured}
+
+
+def records(differences):
+    """Runs with W_o of losses that differ much between seeds, and runs without it."""
+    found = []
+    for seed, difference in enumerate(differences):
+        found.append(record(seed, "with", 1.0 + seed))
+        found.append(record(seed, "without", 1.0 + seed + difference))
+    return found
+
+
+def test_the_page_is_what_the_stored_runs_say(page):
+    assert page.PAGE.read_text() == page.page(page.read())
+    assert page.PICTURE.exists()
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ((0.1, 0.11, 0.09, 0.1, 0.1), "worse"),
+        ((-0.1, -0.11, -0.09), "better"),
+        ((0.1, -0.1, 0.2, -0.2, 0.05), "no difference seen"),
+        ((0.3, 0.01, 0.02), "no difference seen"),  # one large difference proves nothing
+    ],
+)
+def test_seeds_are_paired_and_judged_by_the_interval(page, differences, verdict):
+    compared = [each for each in page.compare(records(differences)) if each.variant == "without"]
+    assert {each.verdict for each in compared} == {verdict}
+    assert compared[0].mean == pytest.approx(sum(differences) / len(differences))
+
+
+def test_the_interval_is_students(page):
+    (one, _) = (e for e in page.compare(records((0.1, 0.2, 0.3))) if e.variant == "without")
+    assert one.half == pytest.approx(4.303 * 0.1 / 3**0.5, rel=1e-3)
+
+
+def test_two_seeds_are_too_few(page):
+    assert page.compare(records((0.1, 0.1))) == []
+
+
+def test_variants_have_the_parameters_that_they_promise(page):
+    from output_projection import shaped, variant
+
+    from clearformer.builder import outline
+    from clearformer.families.generator import generator
+
+    for size in ("small", "medium", "large"):
+        config = shaped(generator(), size)
+        counts = {
+            name: sum(p.numel() for p in outline(variant(config, name)).parameters())
+            for name in ("with", "without", "refilled", "one", "wide")
+        }
+        lost = config.layers * (config.width**2 + config.width)
+        assert counts["with"] - counts["without"] == lost
+        assert abs(counts["refilled"] - counts["with"]) < 0.005 * counts["with"]
+        assert counts["one"] == counts["with"] < counts["wide"]
