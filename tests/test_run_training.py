@@ -297,7 +297,10 @@ def test_on_start_sees_the_module_once_and_changes_nothing(text, tmp_path):
     from clearformer.verification.check import verify
 
     reports, losses = [], []
-    for name, look in (("plain", None), ("verified", lambda module: reports.append(verify(module)))):
+    for name, look in (
+        ("plain", None),
+        ("verified", lambda module: reports.append(verify(module))),
+    ):
         own = []
         training = Training(
             data=text,

@@ -10,8 +10,9 @@ from clearformer.verification.trace import Recorder
 FORMS = {
     "softmax": lambda x: x.softmax(-1),
     "exp and sum": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
-    "shifted": lambda x: (e := (x - x.max(-1, keepdim=True).values).exp())
-    / e.sum(dim=-1, keepdim=True),
+    "shifted": lambda x: (
+        (e := (x - x.max(-1, keepdim=True).values).exp()) / e.sum(dim=-1, keepdim=True)
+    ),
     "masked": lambda x: (e := x.exp() * (x > 0)) / e.sum(dim=-1, keepdim=True),
     "logarithm": lambda x: x.log_softmax(dim=-1).exp(),
     "logsumexp": lambda x: (x - x.logsumexp(dim=-1, keepdim=True)).exp(),
