@@ -15,7 +15,8 @@ from contest import Contestant, Trained, data_places, train
 from lstm import lstm
 
 from clearformer import data
-from clearformer.tasks.classification import predict, report
+from clearformer.tasks.class_report import report
+from clearformer.tasks.classification import predict
 
 # A fiftieth of the training part is enough to watch a run whose settings are decided.
 WATCHED = "--data imdb --validation-fraction 0.02"

@@ -27,7 +27,8 @@ from clearformer.runs.load import open_run
 from clearformer.runs.progress import Plain
 from clearformer.runs.run import Run
 from clearformer.runs.start import saved_config
-from clearformer.tasks.classification import predict, report
+from clearformer.tasks.class_report import report
+from clearformer.tasks.classification import predict
 
 
 def train(

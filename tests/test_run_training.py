@@ -182,8 +182,8 @@ def test_in_memory_texts_train_generator(tmp_path):
         ({"data": []}, "data is an empty list: give at least one text, or a path"),
         (
             {"data": ["a", 5]},
-            "data[1] is 5, but data must be a path, a list of texts, or a list of (text, label) "
-            "pairs",
+            "data[1] is 5, but data must be a path, a list of texts, a list of (text, label) "
+            "pairs, a list of dicts, a pandas frame or a datasets.Dataset",
         ),
         ({"layrs": 3}, "train has no setting 'layrs': did you mean 'layers'?"),
         ({"preset": "modrn"}, "there is no model 'modrn': did you mean 'modern'?"),
@@ -259,11 +259,25 @@ def test_rejects_invalid_data_and_out(given, sentence):
 def test_numpy_labels_and_retry_after_error(tmp_path):
     given = {**TINY, "steps": 1, "out": tmp_path / "run", "quiet": True}
     few = [("a", "x"), ("b", "y")]
-    with pytest.raises(ValueError, match="has too few different rows"):
+    with pytest.raises(ValueError, match="no label has two different texts"):
         train("classifier-imdb", data=few, **given)
     rows = [(text, np.int64(label == "good")) for text, label in LABELLED]
     model = train("classifier-imdb", data=rows, **given)
     assert model.config.head.names == ("0", "1")
+
+
+def test_trains_on_pandas_frame(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = [{"id": i, "message": text, "topic": label} for i, (text, label) in enumerate(LABELLED)]
+    frame = pandas.DataFrame([*rows, {"id": 99, "message": "no topic", "topic": None}])
+    model = train(
+        "classifier-imdb", data=frame, text="message", label="topic", steps=1, quiet=True,
+        out=tmp_path / "run", **TINY,
+    )  # fmt: skip
+    assert model.config.head.names == ("bad", "good")
+    lines = (tmp_path / "run" / "data.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {"id": 0, "message": "good film number 0", "topic": "good"}
+    assert json.loads(lines[-1])["topic"] is None
 
 
 def test_docstring_examples_run():

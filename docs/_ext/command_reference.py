@@ -19,7 +19,7 @@ import contextlib, sys
 from clearformer.cli.main import main
 for command in sys.argv[1:]:
     with contextlib.suppress(SystemExit):
-        main([*command.split(), "--help"])
+        main([*command.split(), "--help-all" if command == "train" else "--help"])
     print({END!r})
 """
 
@@ -56,9 +56,9 @@ def index(texts: dict[str, str]) -> str:
         f"| [`{name}`]({name}.md) | {description(text)} |" for name, text in texts.items()
     )
     return (
-        "# Commands\n\nEach page is the output of `clearformer COMMAND --help`. The flags of "
-        "`train` and `plan` depend on the preset: `clearformer train bert-mini --help` shows those "
-        "of `bert-mini`.\n\n"
+        "# Commands\n\nEach page is the output of `clearformer COMMAND --help` (`train`: "
+        "`--help-all`). The flags of `train` and `plan` depend on the preset: `clearformer train "
+        "bert-mini --help-all` shows those of `bert-mini`.\n\n"
         f"| | |\n|---|---|\n{rows}\n\n```{{toctree}}\n:hidden:\n\n" + "\n".join(texts) + "\n```\n"
     )
 

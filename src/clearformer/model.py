@@ -38,6 +38,7 @@ from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import pack, replace_linears, use_fast_products
 from clearformer.inference.shared_copy import shared_copy
 from clearformer.runs.load import has_int8, is_run, open_any, require_floats
+from clearformer.table_options import LabelledFormat
 from clearformer.text import Tokenizer
 from clearformer.training.device import device_of
 
@@ -476,7 +477,8 @@ class Model:
 
     def _completions(self, prompts: Sequence[Text], options: Mapping[str, Any]) -> Any:
         generation = self.generation(options)
-        generation.check_prompts(prompts)
+        for note in generation.check_prompts(prompts):
+            warnings.warn(note, stacklevel=4)
         return list(generation.completions(prompts))
 
     # --- other verbs -----------------------------------------------------------------------
@@ -766,11 +768,14 @@ class Model:
         source_column: str | None = None,
         target_column: str | None = None,
         unknown_label: Literal["refuse", "skip"] = "refuse",
+        precision: float | None = None,
+        recall: float | None = None,
         weights: Literal["float32", "int8"] = "float32",
         against: str | os.PathLike[str] | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
         data_dir: str | os.PathLike[str] | None = None,
+        table: LabelledFormat = LabelledFormat(),
     ) -> Evaluation:
         """Measure the model on data that it was not trained on.
 
@@ -792,6 +797,9 @@ class Model:
                 in training.
             unknown_label (str): ``"skip"`` leaves out rows with labels that the training did not
                 have. Default: ``"refuse"``.
+            precision (float, optional): Of a classifier: also find the probability from which
+                each class has this precision.
+            recall (float, optional): Likewise for this recall.
             weights (str): ``"int8"`` measures the model with int8 weights, beside float32.
                 Default: ``"float32"``.
             against (path, optional): The run in float32 to measure beside one in int8. Default:
@@ -800,6 +808,8 @@ class Model:
             length_penalty (float): Of that beam search. Default: 1.
             data_dir (path, optional): Where corpora are. Default: ``CLEARFORMER_DATA``, then the
                 cache, then a download.
+            table (LabelledFormat): Encoding and delimiter of a table, and what happens to rows
+                without a label or a text. Default: what the file says; such rows are skipped.
 
         Returns:
             Evaluation: ``metrics`` by name, ``notes``, and the whole report when printed.

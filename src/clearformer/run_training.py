@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 from clearformer.arguments import as_path
 from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
 from clearformer.config.settings import BUDGETS, with_settings
-from clearformer.escape import json_line
+from clearformer.data.in_memory import InMemory, in_memory_data
+from clearformer.data.table_files import is_table
 from clearformer.runs.lock import writable
 from clearformer.runs.progress import Notes, Reporter, Silent, reporter
 from clearformer.runs.signals import StopOnInterrupt
-from clearformer.runs.start import run_folder, saved_config, starting_config, with_absolute_paths
+from clearformer.runs.start import (
+    config_in_file,
+    run_folder,
+    saved_config,
+    starting_config,
+    with_absolute_paths,
+)
 
 if TYPE_CHECKING:
     from clearformer.distributed.process_group import ProcessGroup
@@ -27,9 +34,17 @@ if TYPE_CHECKING:
     from clearformer.runs.run import Run
     from clearformer.training.events import Event
 
+STDIN = "-"
 STOPPED = 130  # exit code of a run that `stop` or Ctrl-C ended
 BY_RECIPE = (*BUDGETS, "learning_rate", "batch_size", "seed")  # None: as the recipe has it
-Data = str | os.PathLike[str] | Iterable[str] | Iterable[tuple[str, object]]
+Data = (
+    str
+    | os.PathLike[str]
+    | Iterable[str]
+    | Iterable[tuple[str, object]]
+    | Iterable[Mapping[str, object]]
+    | Mapping[str, Sequence[object]]
+)
 
 
 def train(
@@ -54,13 +69,17 @@ def train(
         preset (str or ModelConfig, optional): A preset (``cf.presets()`` lists them) or a model's
             config. With `from_`: nothing, or for a new head ``"classify"``,
             ``"classify-pairs"``, ``"label"`` or ``"answer"``.
-            Default: ``"modern-tiny"``.
+            Default: ``"modern-tiny"``, for a table ``"classifier-small"``.
         data (str, path or list, optional): A corpus by name, a file, a folder or a glob; or texts
-            in memory: a list of strings, of (text, label) pairs for a classifier, or of
-            (source, target) pairs for a translator. Those are written into the run folder.
-            Default: the corpus of the preset's recipe.
+            in memory: a list of strings, of (text, label) pairs for a classifier, of
+            (source, target) pairs for a translator, of dicts, a pandas or polars frame or a
+            ``datasets.Dataset``. Those are written into the run folder. Default: the corpus of
+            the preset's recipe.
+        text, label (str, optional): Columns of a table, a frame or dicts. Default: ``"text"`` and
+            ``"label"``.
         out (path, optional): The run folder. Default: ``runs/PRESET-DATA``.
-        config (RunConfig, optional): All settings as one value, instead of a preset.
+        config (RunConfig or path, optional): All settings as one value, or the ``config.json`` of
+            a run to repeat, instead of a preset.
         from_ (path, optional): A run or a checkpoint whose weights and tokenizer to start from.
         resume (bool): Continue the run in `out`, or start it. Default: False.
         minutes, steps, epochs (float, int, float, optional): The budget, one of the three.
@@ -114,7 +133,7 @@ class Training:
         *,
         data: Data | None = None,
         out: str | os.PathLike[str] | None = None,
-        config: RunConfig | None = None,
+        config: RunConfig | str | os.PathLike[str] | None = None,
         from_: str | os.PathLike[str] | None = None,
         resume: bool = False,
         fit: str | None = None,
@@ -133,18 +152,19 @@ class Training:
             )
         place = None if out is None else as_path("out", out)
         source = None if from_ is None else as_path("from_", from_)
-        if isinstance(data, str | os.PathLike):
-            as_path("data", data)
-        name, base = _base(preset, config, source, place, resume)
-        self._rows = None if data is None or isinstance(data, str | os.PathLike) else _rows(data)
+        self._rows, table = _in_memory(data)
+        name, base = _base(preset, config, source, place, resume, table)
         if self._rows is not None:
-            data = _file_name(self._rows)
+            data = self._rows.file_name(_reads_tables(base))
         given = {n: v for n, v in settings.items() if v is not None or n not in BY_RECIPE}
         if data is not None:
             given["data.source"] = data
         base = with_settings(base, given)
+        self._from_stdin = base.data.source == STDIN
+        if self._from_stdin:  # what can be read once is kept, so that it can be evaluated later
+            base = replace(base, data=replace(base.data, source="data.txt"))
         self.folder = place or run_folder(name, base.data)
-        if self._rows is not None:
+        if self._rows is not None or self._from_stdin:
             file = os.path.abspath(self.folder / base.data.source)
             base = replace(base, data=replace(base.data, source=file))
         saved = saved_config(self.folder) if resume else None
@@ -305,14 +325,18 @@ class Training:
         )
 
     def _write_data(self) -> None:
-        """Write the data that was given in memory into the run folder, so that it can resume."""
-        if self._rows is None:
+        """Write the data that was given in memory or piped in into the run folder, so that it can
+        resume."""
+        if self._rows is None and not self._from_stdin:
             return
         from clearformer import safe_files
         from clearformer.data import open_text
 
         path = self.folder / Path(self.config.data.source).name
-        content = _content(self._rows, self.config)
+        if self._rows is None:
+            content = open_text(STDIN).read()
+        else:
+            content = self._rows.content(_columns(self.config), _reads_tables(self.config))
         if not path.exists() or not (self.folder / "checkpoints").exists():
             safe_files.replace(path, content)
         elif open_text(str(path)).read() != content:
@@ -342,6 +366,8 @@ def _write_summary(run: Run) -> None:
     from clearformer.runs.metrics import read
 
     records = read(run.folder / "metrics.jsonl")
+    if records and records[-1].get("reason") == "finished":  # who stops a run does not wait for it
+        run.baseline = run.task.baseline()
     if any(record["event"] == "step" for record in records):
         drawing = figures.curve(records, run.task.metric, run.config.model.name)
         safe_files.replace(run.folder / "loss.png", figures.png(drawing))
@@ -350,18 +376,23 @@ def _write_summary(run: Run) -> None:
 
 def _base(
     preset: str | AnyModelConfig | None,
-    config: RunConfig | None,
+    config: RunConfig | str | os.PathLike[str] | None,
     source: Path | None,
     out: Path | None,
     resume: bool,
+    table: bool,
 ) -> tuple[str, RunConfig]:
     """The name of the run, and the settings that keywords change."""
+    if isinstance(config, str | os.PathLike):
+        config = config_in_file(as_path("config", config))
     if config is not None:
         if not isinstance(config, RunConfig):
-            raise ValueError(f"config is {config!r:.60}, but it must be a RunConfig")
+            raise ValueError(
+                f"config is {config!r:.60}, but it must be a RunConfig or the path of a config.json"
+            )
         return preset if isinstance(preset, str) else config.model.name, config
     if preset is None or isinstance(preset, str):
-        return starting_config(preset, source, out, resume)
+        return starting_config(preset, source, out, resume, table)
     from clearformer.config import ModelConfig
 
     if not isinstance(preset, ModelConfig):
@@ -392,63 +423,25 @@ def _single_process() -> ProcessGroup:
     return SINGLE_PROCESS
 
 
-Rows = Sequence[str] | Sequence[tuple[str, object]]
+def _in_memory(data: Data | None) -> tuple[InMemory | None, bool]:
+    """The data that is in memory, and whether it or the file is a table."""
+    if data is None:
+        return None, False
+    if isinstance(data, str | os.PathLike):
+        as_path("data", data)
+        return None, is_table(os.fspath(data))
+    rows = in_memory_data(data)
+    return rows, not rows.is_texts
 
 
-def _rows(data: Iterable[Any]) -> Rows:
-    """Texts, or pairs of texts and labels, that were given in memory."""
-    if not isinstance(data, Iterable) or isinstance(data, Mapping | bytes | bytearray):
-        raise ValueError(
-            f"data is {data!r:.60}, but it must be a path, a list of texts, or a list of (text, "
-            f"label) pairs"
-        )
-    rows = list(data)
-    pairs = all(isinstance(row, tuple | list) and len(row) == 2 for row in rows)
-    for place, row in enumerate(rows):
-        text = row[0] if pairs else row
-        if not isinstance(text, str):
-            raise ValueError(
-                f"data[{place}] is {row!r:.60}, but data must be a path, a list of texts, or a "
-                f"list of (text, label) pairs"
-            )
-        if not _is_unicode(text):
-            raise ValueError(f"data[{place}] is {text!r:.60}, which is not valid Unicode text")
-    if not rows:
-        raise ValueError("data is an empty list: give at least one text, or a path")
-    return [(text, _label(label, i)) for i, (text, label) in enumerate(rows)] if pairs else rows
+def _reads_tables(config: RunConfig) -> bool:
+    """Whether such a model learns from the columns of a table, not from one text."""
+    return bool({"classify", "translate"} & set(config.model.verbs))
 
 
-def _label(label: Any, row: int) -> str | int | float | bool:
-    """A label as JSON has it; also a scalar of numpy."""
-    label = label.item() if hasattr(label, "item") else label
-    if not isinstance(label, str | int | float) or label != label:
-        raise ValueError(
-            f"the label of data[{row}] is {label!r:.60}, but it must be a text or number"
-        )
-    return label
-
-
-def _file_name(rows: Rows) -> str:
-    return "data.txt" if isinstance(rows[0], str) else "data.jsonl"
-
-
-def _content(rows: Rows, config: RunConfig) -> bytes:
-    """The file of texts in memory: lines, or a table with the columns that the task reads."""
-    if isinstance(rows[0], str):
-        return "".join(f"{text}\n" for text in rows).encode()
+def _columns(config: RunConfig) -> tuple[str, str]:
+    """The columns that such a model learns from."""
     data = config.data
-    pairs = "translate" in config.model.verbs
-    columns = (
-        (data.source_column, data.target_column) if pairs else (data.text_column, data.label_column)
-    )
-    lines = (json_line(dict(zip(columns, row, strict=True))) for row in rows)
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text can be written to a file: half a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    if "translate" in config.model.verbs:
+        return data.source_column, data.target_column
+    return data.text_column, data.label_column

@@ -16,7 +16,7 @@ def named(text):
     return claim
 
 
-def test_recorded_figures_are_those_of_the_results():
+def test_recorded_figures_match_results():
     text = (ROOT / "docs/results.md").read_text()
     for row, figure in (
         ("the seed's shape", "85.78"),
@@ -30,7 +30,7 @@ def test_recorded_figures_are_those_of_the_results():
         claims_tasks.last_cell("a row that is not there")
 
 
-def test_refuted_claims_are_errata():
+def test_refuted_claims_are_listed_as_errata():
     errata = (ROOT / "docs/errata.md").read_text()
     ledger = (ROOT / "docs/claims.md").read_text().splitlines()
     refuted = [row.split('"')[1] for row in ledger if "| refuted |" in row]
@@ -46,7 +46,7 @@ def test_refuted_claims_are_errata():
     assert named("10⁸ characters").judge({})[1] == "refuted"
 
 
-def test_claims_that_were_not_tried_have_a_command():
+def test_untested_claims_have_a_command():
     untried = [each for each in claims_tasks.CLAIMS if each.text in UNTRIED]
     assert len(untried) == len(UNTRIED)
     for claim in untried:

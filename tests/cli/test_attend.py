@@ -155,7 +155,7 @@ def test_rejects_text_longer_than_positions(clearformer):
 # --- trained models ------------------------------------------------------------------------
 
 
-def test_a_head_of_a_trained_model(clearformer, run):
+def test_shows_head_of_trained_model(clearformer, run):
     asked = ("attend", "9 green", "--model", run, "--head", "1")
     text = clearformer(*asked).out
     found = cf.load(run).attend("9 green", head=1)
@@ -167,21 +167,21 @@ def test_a_head_of_a_trained_model(clearformer, run):
     assert row(by_token, "softmax") == [round(value, 2) for value in found.weights[-1].tolist()]
 
 
-def test_a_picture_of_a_trained_model(clearformer, run, tmp_path):
+def test_saves_figure_of_trained_model(clearformer, run, tmp_path):
     picture = tmp_path / "head.svg"
     outcome = clearformer("attend", "9 green", "--model", run, "--picture", str(picture))
     assert outcome.code == 0
     assert "layer 0, head 0" in picture.read_text()
 
 
-def test_shuffling_the_tokens_of_a_trained_model(clearformer, run):
+def test_shuffles_tokens_of_trained_model(clearformer, run):
     without, with_positions = errors(
         clearformer("attend", "9 green", "--model", run, "--shuffle").out
     )
     assert without < 1e-5 < with_positions
 
 
-def test_a_preset_comes_before_a_folder_of_its_name(clearformer, tmp_path, monkeypatch):
+def test_preset_takes_precedence_over_folder(clearformer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").mkdir()
     assert "gpt2-small (random weights)" in clearformer("attend", "a b", "--model", "gpt2").out
@@ -189,7 +189,7 @@ def test_a_preset_comes_before_a_folder_of_its_name(clearformer, tmp_path, monke
     assert complaint.startswith("gpt2 is not a run and not a Hugging Face folder")
 
 
-def test_a_trained_model_that_is_not_there(clearformer):
+def test_rejects_missing_model(clearformer):
     complaint = clearformer("attend", "a b", "--model", "runs/none").complaint
     assert complaint.startswith("there is no folder or file runs/none: give a run")
 
@@ -208,12 +208,12 @@ def test_a_trained_model_that_is_not_there(clearformer):
         ),
     ],
 )
-def test_bad_input_for_a_trained_model(clearformer, run, arguments, complaint):
+def test_rejects_invalid_input_for_trained_model(clearformer, run, arguments, complaint):
     outcome = clearformer("attend", "9 green", "--model", run, *arguments)
     assert outcome.complaint == complaint.format(run)
     assert outcome.out == ""
 
 
-def test_parts_belong_to_trained_translators(clearformer):
+def test_rejects_part_for_untrained_model(clearformer):
     complaint = clearformer("attend", "a b", "--model", "original", "--part", "cross").complaint
     assert complaint == "--part is for a trained translator: give it as --model"

@@ -1,4 +1,4 @@
-"""`clearformer chat`: answers, commands, files, and what is wrong."""
+"""`clearformer chat`: answers, commands, files and errors."""
 
 import io
 import json
@@ -35,14 +35,14 @@ def typed(monkeypatch):
     return type_lines
 
 
-def test_one_message(clearformer, chat_run):
+def test_answers_one_message(clearformer, chat_run):
     said = clearformer("chat", chat_run, "12 green", "--max-tokens", "10", "--temperature", "0")
     assert said.code == 0
     assert len(said.out.encode()) >= 10
     assert said.out.endswith("\n")
 
 
-def test_a_conversation_with_commands(clearformer, chat_run, typed, tmp_path):
+def test_conversation_with_commands(clearformer, chat_run, typed, tmp_path):
     path = tmp_path / "talk.json"
     typed(
         "1 g",
@@ -70,7 +70,7 @@ def test_a_conversation_with_commands(clearformer, chat_run, typed, tmp_path):
     assert "note: a new conversation" in said.err
 
 
-def test_a_saved_conversation_goes_on(clearformer, chat_run, typed, tmp_path):
+def test_saved_conversation_can_be_continued(clearformer, chat_run, typed, tmp_path):
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     typed("1 g", f"/save {first}")
     clearformer("chat", chat_run, "--max-tokens", "5")
@@ -82,14 +82,14 @@ def test_a_saved_conversation_goes_on(clearformer, chat_run, typed, tmp_path):
     assert len(after) == 4
 
 
-def test_a_message_that_is_too_long_is_a_note(clearformer, chat_run, typed):
+def test_too_long_message_prints_note(clearformer, chat_run, typed):
     typed("x" * 100, "1 g")
     said = clearformer("chat", chat_run, "--max-tokens", "5")
     assert said.code == 0
     assert "note: the prompt has" in said.err
 
 
-def test_what_is_wrong(clearformer, run, chat_run, tmp_path):
+def test_rejects_invalid_arguments(clearformer, run, chat_run, tmp_path):
     said = clearformer("chat", run, "hi")
     assert said.code == 2
     assert "has no chat template, so it cannot answer messages" in said.err

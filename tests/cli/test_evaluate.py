@@ -1,6 +1,7 @@
 """`clearformer train`, `evaluate` and `classify` on the user's own table."""
 
 import csv
+import json
 import re
 
 import pytest
@@ -72,8 +73,73 @@ def test_classify_texts_and_files(clearformer, run, folder):
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 180
-    assert set(rows[0]) == {"text", "label", "bad", "good"}
-    assert float(rows[0]["bad"]) + float(rows[0]["good"]) == pytest.approx(1, abs=1e-5)
+    assert list(rows[0]) == ["review", "verdict", "predicted", "probability"]
+    assert [row["verdict"] for row in rows] == [row["predicted"] for row in rows]
+    with_all = ("--out", str(out), "--probabilities")
+    clearformer("classify", run, "--file", str(folder / "reviews.csv"), *with_all)
+    with out.open() as file:
+        row = next(csv.DictReader(file))
+    assert float(row["p(bad)"]) + float(row["p(good)"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_every_text_is_written_with_what_was_predicted(clearformer, run, folder):
+    (folder / "mixed.csv").write_text(
+        "id;review;verdict;predicted\n1;a lovely film;GOOD;x\n2;a lovely film;bad;x\n3;;good;x\n"
+    )
+    out = folder / "errors.csv"
+    done = clearformer("evaluate", run, "--data", str(folder / "mixed.csv"), "--out", str(out),
+                       "--worst-first")  # fmt: skip
+    assert "note: 1 row is without a text and was skipped" in done.out
+    assert "separated by semicolons" in done.out
+    assert f"2 texts, 1 of them wrong: {out}" in done.out
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == ["2", "1"]
+    assert rows[0]["predicted (model)"] == "good"
+    assert rows[0]["predicted"] == "x"
+    assert [row["correct"] for row in rows] == ["False", "True"]
+    said = clearformer("evaluate", run, "--worst-first").complaint
+    assert said == "--worst-first is about the table of predictions: add --out errors.csv"
+
+
+def test_figures_as_json_and_thresholds(clearformer, run):
+    found = json.loads(clearformer("evaluate", run, "--json", "--precision", "0.9").out)
+    assert found["accuracy"] == found["macro_f1"] == 1.0
+    assert found["intervals"]["accuracy"] == [1.0, 1.0]
+    assert [each["name"] for each in found["classes"]] == ["bad", "good"]
+    assert all(each["recall"] == 1.0 for each in found["thresholds"])
+    said = clearformer("evaluate", run, "--recall", "0.9").out
+    assert "thresholds for a recall 0.9, chosen on these texts:" in said
+    said = clearformer("evaluate", run, "--recall", "0.9", "--precision", "0.9").complaint
+    assert said == "thresholds are for --precision or for --recall: give one of them"
+    assert "--recall is 2.0, but it must be at most 1" in clearformer(
+        "evaluate", run, "--recall", "2"
+    ).complaint  # fmt: skip
+
+
+def test_two_runs_are_compared_on_the_same_texts(clearformer, run, folder):
+    done = clearformer("evaluate", run, run)
+    assert "difference   +0.0000 (second minus first), 95% interval 0.0000 to 0.0000" in done.out
+    assert "p value      1.0000 (McNemar's exact test): too small a difference" in done.out
+    found = json.loads(clearformer("evaluate", run, run, "--json").out)
+    assert found["compared"]["p_value"] == 1.0
+
+
+def test_unsure_and_empty_texts(clearformer, run, folder):
+    (folder / "few.csv").write_text('review\na lovely film\n" "\nan awful film\n')
+    out = folder / "few-out.csv"
+    done = clearformer("classify", run, "--file", str(folder / "few.csv"), "--out", str(out),
+                       "--threshold", "1")  # fmt: skip
+    assert "note: 1 of 3 texts are empty and have no prediction" in done.err
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["predicted"] for row in rows] == ["", "", ""]
+    assert [bool(row["probability"]) for row in rows] == [True, False, True]
+    found = json.loads(clearformer("classify", run, "a lovely film", "--json").out)
+    assert found["label"] == "good"
+    assert set(found["probabilities"]) == {"bad", "good"}
+    said = clearformer("classify", run, "a film", "--threshold", "3").complaint
+    assert said == "--threshold is 3, but it must be from 0 to 1"
 
 
 def test_rejects_invalid_uses(clearformer, run, folder):
@@ -199,7 +265,7 @@ def test_rejects_unknown_part_and_reports_training_data(clearformer, run, folder
         "validation and train of the run: choose one of them, or give other --data"
     )
     said = clearformer("evaluate", run, "--out", str(tmp_path / "x.txt")).complaint
-    assert said == f"--out is for translations, but {run} is not a translator"
+    assert said == f"{tmp_path / 'x.txt'} must end in .csv, .tsv, .jsonl or .json"
     said = clearformer("evaluate", run, "--out", str(tmp_path / "no/x.txt")).complaint
     assert said.endswith(f"there is no folder {tmp_path / 'no'}, make it")
 

@@ -163,7 +163,7 @@ def test_shows_probabilities(clearformer, run):
     ("flags", "sentence"),
     [
         (("",), "the prompt is empty, and a bytes tokenizer has no token that begins a text"),
-        (("x" * 33,), "the prompt has 33 tokens, but the context of modern-small is 32: give its"),
+        (("x" * 33, "--context-overflow", "stop"), "the prompt has 33 tokens, but the context of"),
         (("x", "--banned", "xyz"), "'xyz' is not a token of this tokenizer (bytes)"),
         (("x", "--banned", "#256"), "there is no token #256: this tokenizer (bytes) has the"),
         (("x", "--banned", "#²"), "'#²' is not a token of this tokenizer (bytes), which en"),
@@ -195,9 +195,19 @@ def test_errors_are_one_sentence_and_write_nothing(clearformer, run, flags, sent
 
 def test_invalid_prompt_is_reported_before_generating(clearformer, run, tmp_path):
     (tmp_path / "p.txt").write_text("one\ntwo\n" + "x" * 40 + "\n")
-    said = clearformer("generate", run, "--file", str(tmp_path / "p.txt"))
+    strict = ("--context-overflow", "stop")
+    said = clearformer("generate", run, "--file", str(tmp_path / "p.txt"), *strict)
     assert said.complaint.startswith(f"{tmp_path / 'p.txt'}, line 3: the prompt has 40 tokens")
     assert said.out == ""
+
+
+def test_long_prompt_keeps_its_end_with_a_note(clearformer, run):
+    done = clearformer("generate", run, "12 green bottles" * 3, "--max-tokens", "3")
+    assert done.code == 0
+    assert (
+        "note: the prompt has 48 tokens, but the context of modern-small is 32: its last 24 tokens "
+        "are continued (--context-overflow stop refuses it)"
+    ) in done.err
 
 
 def test_rejects_too_few_tokens_and_contradicting_flags(clearformer, run, folder):

@@ -87,7 +87,7 @@ def test_suggested_command_works(clearformer, small, scrambled, prose, tmp_path,
     ("head", "verb"),
     [(TokenClassifier(classes=2, names=("O", "X")), "label"), (AnswerSpan(), "answer")],
 )
-def test_the_hint_for_words_and_answers_works(clearformer, folder, tmp_path, head, verb):
+def test_hint_for_label_and_answer_heads_works(clearformer, folder, tmp_path, head, verb):
     run = str(tmp_path / "run")
     done = clearformer("import", str(folder("bert", head=head)), "--out", run)
     _, _, hint = done.out.partition("next: clearformer ")

@@ -22,7 +22,7 @@ NOT_TAKEN = "does not take 'b': quote a text with spaces, or see clearformer gen
             "--temperature is 'hot', but it must be a number or none",
         ),
         ("generate r a b", f"generate {NOT_TAKEN}"),
-        ("train --laers 3", "train has no flag --laers: did you mean --model.layers?"),
+        ("train --laers 3", "train has no flag --laers: did you mean --layers?"),
         ("train --minutes x", "--train.minutes is 'x', but it must be a number or none"),
         ("completion ksh", "SHELL is 'ksh', but it must be one of bash, zsh, tcsh, fish"),
     ],

@@ -1,4 +1,4 @@
-"""`clearformer serve`: a real process that drains on SIGTERM; each mistake is one sentence."""
+"""`clearformer serve`: a process that drains on SIGTERM; each error is one sentence."""
 
 import json
 import re
@@ -22,14 +22,14 @@ import pytest
         (["RUN"], "two models are called run: rename the folder of one"),
     ],
 )
-def test_mistakes(clearformer, run, words, sentence):
+def test_rejects_invalid_arguments(clearformer, run, words, sentence):
     said = clearformer("serve", run, *[run if word == "RUN" else word for word in words])
     assert said.code == 2
     assert sentence in said.err
     assert said.err.count("\n") == 1
 
 
-def test_a_folder_that_is_not_there(clearformer, folder):
+def test_rejects_missing_folder(clearformer, folder):
     said = clearformer("serve", str(folder / "none"))
     assert said.code == 2
     assert "there is no folder or file" in said.err
@@ -42,7 +42,7 @@ def post(url, **body):
         return json.loads(response.read())
 
 
-def test_a_process_serves_and_drains_on_sigterm(run):
+def test_process_drains_on_sigterm(run):
     """A long answer that is being generated at SIGTERM still arrives whole; the exit code is 0."""
     command = [sys.executable, "-m", "clearformer", "serve", run, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -42,7 +42,7 @@ def run(folder, clearformer):
 
 def test_training_writes_card_and_samples(run, folder):
     card = (folder / "run/README.md").read_text()
-    assert 'clearformer translate run "a text"' in card
+    assert f'clearformer translate {run} "a text"' in card
     assert " -> " in (folder / "run/samples.jsonl").read_text()
 
 

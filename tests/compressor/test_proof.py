@@ -58,3 +58,23 @@ def test_empty_text_and_single_byte(byte_model):
     assert claim(byte_model(), b"").bits == 0
     assert claim(byte_model(), b"a").bits == 8
     prove(byte_model(), b"")
+
+
+class LooksAhead(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y + 0.3 * torch.roll(y, -1, 1)
+
+
+def test_leak_is_reported_with_finding_of_verify(byte_model, text):
+    model = byte_model()
+    block = model.module.stack.blocks[1]
+    block.feed_forward = LooksAhead(block.feed_forward)
+    with pytest.raises(
+        ValueError, match=r"not there yet \(its .*; verify: future-leak at stack"
+    ):
+        prove(model, text)

@@ -1,4 +1,4 @@
-"""Conversations in four forms, and what is wrong with a file is one sentence with its line."""
+"""Conversation files in four formats; errors name the line."""
 
 import json
 
@@ -49,12 +49,12 @@ def written(tmp_path):
         ),
     ],
 )
-def test_the_forms(record, messages, written):
+def test_reads_every_conversation_format(record, messages, written):
     table = read_conversations(written(record, {"messages": EXCHANGE}))
     assert [parse_conversation(text) for text in table.texts] == [messages, EXCHANGE]
 
 
-def test_a_list_in_a_json_file_and_a_csv(tmp_path):
+def test_reads_json_list_and_csv(tmp_path):
     path = tmp_path / "c.json"
     path.write_text(json.dumps([{"prompt": "a", "response": "b"}]))
     assert [parse_conversation(text) for text in read_conversations(str(path)).texts] == [EXCHANGE]
@@ -91,12 +91,12 @@ def test_a_list_in_a_json_file_and_a_csv(tmp_path):
         ({"messages": []}, "there are no messages"),
     ],
 )
-def test_what_is_wrong(record, sentence, written):
+def test_rejects_invalid_records(record, sentence, written):
     with pytest.raises(ValueError, match=sentence):
         read_conversations(written({"messages": EXCHANGE}, record))
 
 
-def test_an_empty_file(tmp_path):
+def test_rejects_empty_file(tmp_path):
     (tmp_path / "c.jsonl").write_text("\n")
     with pytest.raises(ValueError, match="there are no conversations in it"):
         read_conversations(str(tmp_path / "c.jsonl"))

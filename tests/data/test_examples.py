@@ -28,7 +28,7 @@ def of_rows():
     return examples(stacked, lambda number, tokens: np.array(number))
 
 
-def test_every_row_once_in_an_epoch(of_rows):
+def test_every_row_appears_once_per_epoch(of_rows):
     batches = ExampleBatches(of_rows, 4, 0, 8)
     for epoch in range(2):
         steps = range(epoch * 3, epoch * 3 + 3)
@@ -47,12 +47,12 @@ def test_padding_is_marked_and_never_a_target():
     assert batch.segments.tolist() == [[1, 0, 0, 0], [1, 1, 1, 1]]
 
 
-def test_an_evaluation_sees_each_row(of_rows):
+def test_evaluation_sees_every_row(of_rows):
     seen = [int(i) for batch in evaluation_examples(of_rows, 3, 8) for i in batch.ids]
     assert sorted(seen) == list(range(11))
 
 
-def test_the_identity_depends_on_everything(of_rows):
+def test_checksum_depends_on_targets_and_rows(of_rows):
     others = [
         examples(stacked, lambda number, tokens: np.array(number + 1)),
         examples(stacked, lambda number, tokens: np.array(number), count=10),

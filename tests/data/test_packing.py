@@ -1,4 +1,4 @@
-"""Packing: every example once, in rows that are nearly full, by (seed, step) alone."""
+"""Packing: every example once, in nearly full rows, determined by (seed, step)."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def example(length, first=0):
     return Example(tokens, np.where(tokens % 2, tokens, IGNORE))
 
 
-def test_every_example_is_in_one_row_that_it_fits_into():
+def test_every_example_is_in_exactly_one_row():
     lengths = [int(n) for n in np.random.default_rng(0).integers(1, 40, 200)]
     rows = pack(lengths, 64, seed=3)
     assert sorted(each for row in rows for each in row) == list(range(200))
@@ -31,7 +31,7 @@ def test_a_batch_is_a_function_of_seed_and_step():
     assert sorted(seen) == list(range(20))
 
 
-def test_a_row_tells_where_each_text_begins():
+def test_batch_contains_start_of_each_text():
     examples = [example(3), example(2, 10)]
     batch = PackedBatches(examples, 1, 0, 8, padding=7).batch(0)
     first, second = (3, 2) if batch.tokens[0, 0] == 0 else (2, 3)
@@ -40,14 +40,14 @@ def test_a_row_tells_where_each_text_begins():
     assert (batch.targets[~batch.attention_mask] == IGNORE).all()
 
 
-def test_evaluation_has_one_example_in_a_row():
+def test_evaluation_has_one_example_per_row():
     examples = [example(3), example(2, 10), example(5, 20)]
     batches = list(evaluation_examples(examples, 2, 8, padding=0))
     assert [len(batch.tokens) for batch in batches] == [2, 1]
     assert batches[0].tokens[1, :2].tolist() == [10, 11]
 
 
-def test_the_identity_is_that_of_tokens_and_targets():
+def test_identity_depends_on_tokens_and_order():
     assert identity([example(3)]) == identity([example(3)])
     assert identity([example(3)]) != identity([example(4)])
     assert identity([example(1), example(2)]) != identity([example(2), example(1)])

@@ -1,4 +1,4 @@
-"""Files of questions: SQuAD's form, lines of JSON, and what is wrong with them."""
+"""Question files: SQuAD format, JSON lines, and errors."""
 
 import json
 
@@ -27,18 +27,18 @@ def write(tmp_path, rows, name="q.jsonl"):
         {"answer": "Rome"},
     ],
 )
-def test_every_form_of_an_answer(tmp_path, answers):
+def test_reads_every_answer_format(tmp_path, answers):
     (found,) = read_questions(write(tmp_path, [{**ROW, **answers}])).rows
     assert found.answers == (("Rome", 14),)
 
 
-def test_no_answer(tmp_path):
+def test_reads_questions_without_answer(tmp_path):
     rows = [{**ROW, "answers": []}, {**ROW, "answers": {"text": [], "answer_start": []}}]
     assert [row.answers for row in read_questions(write(tmp_path, rows)).rows] == [(), ()]
     assert read_questions(write(tmp_path, [ROW]), answers=False).rows[0].question == "Where?"
 
 
-def test_squad(tmp_path):
+def test_reads_squad_file(tmp_path):
     asked = {"question": "Where?", "id": "7", "answers": [{"text": "Rome", "answer_start": 14}]}
     nothing = {"question": "Why?", "id": "8", "answers": [], "is_impossible": True}
     document = {"data": [{"paragraphs": [{"context": CONTEXT, "qas": [asked, nothing]}]}]}
@@ -60,12 +60,12 @@ def test_squad(tmp_path):
         ([{**ROW, "answers": {"text": ["a"], "answer_start": []}}], r"'answers' is"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(tmp_path, rows, sentence):
+def test_rejects_invalid_rows(tmp_path, rows, sentence):
     with pytest.raises(ValueError, match=sentence):
         read_questions(write(tmp_path, rows))
 
 
-def test_other_files_are_refused(tmp_path):
+def test_rejects_other_file_formats(tmp_path):
     (tmp_path / "q.csv").write_text("a")
     with pytest.raises(ValueError, match=r"questions are read from SQuAD's .json, or from .jsonl"):
         read_questions(tmp_path / "q.csv")

@@ -69,7 +69,7 @@ def test_table_column_distinguishes_tables_from_lines(written):
         ("a.json", "[" * 100_000, "a.json: it is not JSON ("),
         ("a.json", "hello", "a.json: it is not JSON (Expecting value"),
         ("a.xml", "<a>", "a.xml: a .xml file cannot be read: use a table (.csv, .tsv, .jsonl"),
-        ("a.ndjson", "{}", "a.ndjson: a .ndjson file cannot be read"),
+        ("a.pdf", "{}", "a.pdf: a .pdf file cannot be read"),
     ],
 )  # fmt: skip
 def test_rejects_invalid_files(written, name, content, sentence):

@@ -77,8 +77,8 @@ WRONG = [
         "text,stars\nx,1\n",
         ", line 2: there is no column 'label'; the columns are text, stars",
     ),
-    ("a.csv", "text,label\nx,\n", ", line 2: the label (column 'label') is empty"),
-    ("a.csv", "text,label\na,b\nx,  \n", ", line 3: the label (column 'label') is empty"),
+    ("a.csv", "text,label\nx,\n", ", line 2: the label is empty, as in 1 of 1 rows: fill it in"),
+    ("a.csv", "text,label\na,b\nx,  \n", ", line 3: the label is empty, as in 1 of 2 rows"),
     ("a.csv", "text,label\n", ": there are no rows below the header"),
     (
         "a.csv",
@@ -90,18 +90,18 @@ WRONG = [
         "text,label\nx,y,z\n",
         ", line 2: it has 3 fields, but there are 2 columns: text, label",
     ),
-    ("a.csv", "text,text\nx,y\n", ", line 1: two columns have the same name: text, text"),
+    ("a.csv", "text,text\nx,y\n", ", line 1: two columns have the same name, 'text'"),
     ("a.csv", 'text,label\n"x,y\n', ", line 2: it cannot be read (unexpected end of data)"),
     ("a.csv", 'text,label\n"x" y,z\n', ", line 2: it cannot be read (',' expected after '\"')"),
     (
         "a.csv",
-        b"text,label\nfine,a\ncaf\xe9,b\n",
-        ", line 3: byte 21 is 0xE9, which is not UTF-8 there",
+        b"text,label\nfine,a\nno\x81,b\n",
+        ", line 3: byte 20 is 0x81, which is not UTF-8 there: save the table as UTF-8, or name its",
     ),
     ("a.csv", b"text,label\nx\0,b\n", ", line 2: byte 12 is NUL, as in a binary file or in UTF-16"),
     ("a.csv", b"", ": it is empty, but a text is needed"),
     ("a.jsonl", '{"text": "a"}\n', ", line 1: there is no column 'label'; the columns are text"),
-    ("a.jsonl", '{"text": "a", "label": null}\n', ", line 1: the label (column 'label') is empty"),
+    ("a.jsonl", '{"text": "a", "label": null}\n', ", line 1: the label is empty"),
     (
         "a.jsonl",
         '{"text": ["a"], "label": 1}\n',
@@ -128,7 +128,7 @@ def test_rejects_invalid_tables(written, name, content, sentence):
 
 def test_column_names_in_errors_are_escaped_and_shortened(written):
     path = written("a.csv", ",".join(f"c{i}" for i in range(30)) + ',"x\ny"\n' + "," * 30 + "\n")
-    with pytest.raises(ValueError, match=r"the columns are c0, c1, .*, c19, \.\.\.$"):
+    with pytest.raises(ValueError, match=r"the columns are c0, c1, .*, c19, \.\.\.: --text c0$"):
         read_table(path)
     path = written("a.csv", '"x\ny",z\n1,2\n')
     with pytest.raises(ValueError, match=re.escape(r"the columns are 'x\ny', z")):

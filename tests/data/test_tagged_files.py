@@ -1,4 +1,4 @@
-"""Files with a label for each word: CoNLL and JSON, and what is wrong with them."""
+"""Files with a label for each word: CoNLL, JSON, and errors."""
 
 import gzip
 
@@ -14,7 +14,7 @@ def write(tmp_path, content, name="a.conll"):
 
 
 @pytest.mark.parametrize("between", [" ", "\t", "  ", " NNP B-NP ", "\tX\tY\t"])
-def test_a_word_first_and_its_label_last(tmp_path, between):
+def test_first_column_is_word_and_last_is_label(tmp_path, between):
     content = f"Mary{between}B-PER\nsleeps{between}O\n\nRome{between}B-LOC\n"
     found = read_tagged(write(tmp_path, content))
     assert found.words == (("Mary", "sleeps"), ("Rome",))
@@ -23,20 +23,20 @@ def test_a_word_first_and_its_label_last(tmp_path, between):
     assert found.select([1]).words == (("Rome",),)
 
 
-def test_headers_comments_and_line_ends_are_passed_over(tmp_path):
+def test_skips_document_markers_and_comments(tmp_path):
     content = "-DOCSTART- -X- O\r\n\r\n# sent_id = 1\r\n# O\r\na X\r\n\r\n\r\n"
     found = read_tagged(write(tmp_path, content.replace("-DOCSTART- -X- O", "-DOCSTART- O")))
     assert found.words == (("#", "a"),)
 
 
-def test_a_compressed_file(tmp_path):
+def test_reads_compressed_file(tmp_path):
     path = tmp_path / "a.conll.gz"
     path.write_bytes(gzip.compress(b"a X\nb Y\n"))
     assert read_tagged(path).labels == (("X", "Y"),)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_lists_in_json(tmp_path, name):
+def test_reads_json_lists(tmp_path, name):
     row = '{"tokens": ["a", "b"], "labels": ["X", 1]}'
     content = f"{row}\n{row}\n" if name == "a.jsonl" else f"[{row}, {row}]"
     found = read_tagged(write(tmp_path, content, name))
@@ -62,6 +62,6 @@ def test_lists_in_json(tmp_path, name):
         ),
     ],
 )
-def test_what_is_wrong_is_one_sentence(tmp_path, name, content, sentence):
+def test_rejects_invalid_files(tmp_path, name, content, sentence):
     with pytest.raises(ValueError, match=sentence):
         read_tagged(write(tmp_path, content, name))

@@ -1,4 +1,4 @@
-"""`Model.attend`: one head of a trained model is what the trace and the module compute."""
+"""`Model.attend`: one head of a trained model matches the trace and the module."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def model(tiny_runs):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_a_head_of_the_trace(model, kind):
+def test_matches_trace(model, kind):
     loaded = model(kind)
     found = loaded.attend(TEXT, layer=1, head=1)
     traced = loaded.trace(TEXT)
@@ -26,20 +26,20 @@ def test_it_is_a_head_of_the_trace(model, kind):
     assert f"{kind}, layer 1, head 1" in repr(found)
 
 
-def test_tokens_are_those_of_the_model(model):
+def test_shows_tokens_of_the_model(model):
     assert model("bert").attend(TEXT).queries[:3] == ["[CLS]", "the", "cat"]
     assert "".join(model("gpt2").attend("the cat").queries) == "the·cat"
     assert model("modern").attend("a b").keys == ["a", "·", "b"]
 
 
-def test_a_memory_is_among_the_keys(model):
+def test_keys_include_memory(model):
     found = model("xl").attend(TEXT)  # segments of 8, a memory of 8
     assert len(found.queries) == len(TEXT) - 16
     assert len(found.keys) == len(found.queries) + 8
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_every_part_of_a_translator(model, part):
+def test_matches_trace_for_every_part_of_translator(model, part):
     loaded = model("original")
     found = loaded.attend(TEXT, part=part, target="a dog", layer=1)
     traced = loaded.trace((TEXT, "a dog"))
@@ -51,24 +51,24 @@ def test_every_part_of_a_translator(model, part):
     assert f"{part} layer 1, head 0" in found.title
 
 
-def test_without_a_target_the_decoder_reads_its_own_translation(model):
+def test_target_defaults_to_own_translation(model):
     loaded = model("original")
     own = loaded.translate(TEXT, beam=1)
     found, expected = (loaded.attend(TEXT, part="cross", target=t) for t in (None, own))
     torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=0)
 
 
-def test_another_mask(model):
+def test_applies_given_mask(model):
     weights = model("bert").attend(TEXT, mask="causal").weights
     assert (weights.triu(1) == 0).all()
 
 
-def test_ids_instead_of_a_text(model):
+def test_accepts_token_ids(model):
     loaded = model("modern")
     assert loaded.attend([97, 98]).weights.equal(loaded.attend("ab").weights)
 
 
-def test_a_picture_has_a_label_for_each_token(model):
+def test_figure_has_a_label_for_each_token(model):
     found = model("bert").attend(TEXT)
     axes = found.picture().axes[0]
     assert len(axes.get_xticklabels()) == len(found.keys)
@@ -88,6 +88,6 @@ def test_a_picture_has_a_label_for_each_token(model):
         ("gpt2", {"leyer": 2}, r"attend has no parameter 'leyer': did you mean 'layer'"),
     ],
 )
-def test_bad_input_is_one_sentence(model, kind, options, sentence):
+def test_rejects_invalid_options(model, kind, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         model(kind).attend(TEXT, **options)

@@ -81,7 +81,7 @@ def test_every_route_requires_token(guarded):
             assert json.loads(answer.body)["error"]["code"] == "no_token"
 
 
-def test_a_post_must_be_json(client):
+def test_post_requires_json(client):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         answer = client.ask("POST", "/api/traces", headers={"Content-Type": kind}, raw=b"{}")
         assert answer.status == 403

@@ -15,7 +15,7 @@ def test_by_head_and_by_row_distribute_over_compositions():
     assert Causal().by_head(4) == Causal().by_row(3) == (Causal(),)
 
 
-def test_a_region_is_a_rectangle():
+def test_region_is_a_rectangle():
     assert Region((1, 3), (0, 2)).draw(4) == "· · · ·\n■ ■ · ·\n■ ■ · ·\n· · · ·"
     assert Region((2, None), (3, None)).draw(4) == "· · · ·\n· · · ·\n· · · ■\n· · · ■"
 

@@ -1,4 +1,4 @@
-"""A conversation in the terminal: what is kept, forgotten, saved and continued."""
+"""Chat sessions: history, truncation, saving and loading."""
 
 import json
 
@@ -25,7 +25,7 @@ def session(asked):
     return ChatSession(answer, lambda messages: len(messages) <= 5, "be nice")
 
 
-def test_answers_become_part_of_it(session, asked):
+def test_answers_are_added_to_conversation(session, asked):
     assert "".join(session.ask("hi")) == "you said hi"
     assert "".join(session.ask("bye")) == "you said bye"
     roles = [message["role"] for message in session.messages]
@@ -35,7 +35,7 @@ def test_answers_become_part_of_it(session, asked):
     assert session.messages == [{"role": "system", "content": "be nice"}]
 
 
-def test_an_interrupted_answer_is_kept_as_far_as_it_goes(session):
+def test_keeps_partial_answer_after_interrupt(session):
     answer = session.ask("hi")
     next(answer)
     answer.close()
@@ -45,7 +45,7 @@ def test_an_interrupted_answer_is_kept_as_far_as_it_goes(session):
     ]
 
 
-def test_a_message_that_cannot_be_answered_is_not_part_of_it(session):
+def test_failed_message_is_not_added(session):
     list(session.ask("hi"))
     with pytest.raises(ValueError, match="no"):
         list(session.ask("fail"))
@@ -53,7 +53,7 @@ def test_a_message_that_cannot_be_answered_is_not_part_of_it(session):
     assert "".join(session.ask("again")) == "you said again"
 
 
-def test_the_oldest_messages_are_left_out(session, asked):
+def test_drops_oldest_messages_when_context_is_full(session, asked):
     for text in ("a", "b", "c", "d"):
         list(session.ask(text))
     assert session.forgotten == 2 * 2
@@ -61,7 +61,7 @@ def test_the_oldest_messages_are_left_out(session, asked):
     assert len(session.turns) == 8
 
 
-def test_it_is_saved_and_continued(session, tmp_path):
+def test_saved_conversation_can_be_continued(session, tmp_path):
     list(session.ask("hü"))
     session.save(tmp_path / "talk.json")
     assert json.loads((tmp_path / "talk.json").read_text()) == {"messages": session.messages}

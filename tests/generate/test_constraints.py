@@ -141,7 +141,7 @@ def test_rejects_pattern_that_no_tokens_can_match():
         RegexConstraint(r"a\ud800", Bytes())
 
 
-def test_a_banned_byte_may_be_part_of_another_token():
+def test_banned_byte_may_be_part_of_another_token():
     whole = PAIRS.encode("yes").tolist()
     assert len(whole) == 1
     assert accepts(RegexConstraint("(yes)+", PAIRS, banned=PAIRS.encode("e").tolist()), whole)

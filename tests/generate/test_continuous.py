@@ -1,4 +1,4 @@
-"""Continuous batching: whoever joins or leaves, every text is the one it would be alone."""
+"""Continuous batching: every sequence is the same as if generated alone."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def finished(batch, sequences, every=3):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("every", [1, 4])
-def test_every_text_is_the_one_it_would_be_alone(family, every, writer):
+def test_matches_generation_of_single_sequences(family, every, writer):
     """Texts outgrow the context of 24 tokens, so that windows slide too."""
     model = writer(family, Bytes(), vocabulary=256, length=24)
     made = [start_sequences(model, [p], DRAWN, 5, i)[0] for i, p in enumerate(PROMPTS)]
@@ -61,7 +61,7 @@ def test_every_text_is_the_one_it_would_be_alone(family, every, writer):
         {"patterns": (c.Causal() & c.Local(4), c.Causal())},
     ],
 )
-def test_positions_and_patterns(changes, writer):
+def test_matches_single_sequences_for_every_position_and_pattern(changes, writer):
     model = writer("gpt2", vocabulary=40, length=24, heads=2, **changes)
     made = [start_sequences(model, [p], DRAWN, 5, i)[0] for i, p in enumerate(PROMPTS)]
     batch = ContinuousBatch(model)
@@ -71,7 +71,7 @@ def test_positions_and_patterns(changes, writer):
         assert sequence.generated == alone(model, prompt, DRAWN, index).generated
 
 
-def test_company_changes_no_bit(writer):
+def test_batch_size_does_not_change_any_bit(writer):
     """The surprise of each token is the same float, alone in the batch or with others."""
     model = writer("modern", vocabulary=40, length=64)
     config = GenerationConfig(sampling=Sampling(temperature=1.0), max_tokens=12)
@@ -84,7 +84,7 @@ def test_company_changes_no_bit(writer):
     assert bits(PROMPTS[:1]) == bits(PROMPTS[:3]) == bits(PROMPTS)
 
 
-def test_one_that_leaves_is_gone_and_the_others_stay(writer):
+def test_removed_sequence_does_not_affect_others(writer):
     model = writer("gpt2", vocabulary=40, length=64)
     made = [start_sequences(model, [p], DRAWN, 5, i)[0] for i, p in enumerate(PROMPTS)]
     batch = ContinuousBatch(model)
@@ -103,7 +103,7 @@ def test_one_that_leaves_is_gone_and_the_others_stay(writer):
         assert made[index].generated == alone(model, PROMPTS[index], DRAWN, index).generated
 
 
-def test_a_text_that_fails_does_not_take_others_with_it(writer):
+def test_failed_sequence_does_not_affect_others(writer):
     model = writer("gpt2", Bytes(), vocabulary=256, length=64)
     banned = GenerationConfig(sampling=Sampling(banned_ids=tuple(range(256))), max_tokens=5)
     (good,) = start_sequences(model, [[1]], DRAWN, 5, 0)
@@ -119,7 +119,7 @@ def test_a_text_that_fails_does_not_take_others_with_it(writer):
     assert good.generated == alone(model, [1], DRAWN, 0).generated
 
 
-def test_constraints_stops_and_limits_are_those_of_a_single_text(writer):
+def test_constraints_and_limits_match_single_sequences(writer):
     model = writer("gpt2", Bytes(), vocabulary=256, length=12)
     choices = GenerationConfig(constraint=ChoiceConstraint(["yes", "no"], Bytes()), max_tokens=9)
     configs = [DRAWN, choices, GenerationConfig(sampling=Sampling(temperature=1), max_tokens=3)]
@@ -132,14 +132,14 @@ def test_constraints_stops_and_limits_are_those_of_a_single_text(writer):
     assert made[0].finish_reason == "context"
 
 
-def test_a_prompt_that_is_too_long_is_refused(writer):
+def test_rejects_prompt_longer_than_context(writer):
     model = writer("gpt2", vocabulary=40, length=24)
     (sequence,) = start_sequences(model, [[1] * 25], DRAWN)
     with pytest.raises(ValueError, match="the prompt has 25 tokens, but the context of"):
         ContinuousBatch(model).add(sequence)
 
 
-def test_memory_is_taken_as_a_text_grows(writer):
+def test_cache_grows_with_sequence(writer):
     model = writer("gpt2", vocabulary=40, length=4096)
     config = GenerationConfig(sampling=Sampling(temperature=1.0), max_tokens=4000)
     (sequence,) = start_sequences(model, [[1, 2]], config)

@@ -1,4 +1,4 @@
-"""JSON schemas as patterns: they match what follows the schema, and nothing else."""
+"""JSON schemas as patterns: they match exactly the valid values."""
 
 import json
 
@@ -60,14 +60,14 @@ def accepts(pattern, text):
 
 
 @pytest.mark.parametrize(("schema", "value", "follows"), CASES)
-def test_a_value_follows_a_schema_or_not(schema, value, follows):
+def test_pattern_accepts_exactly_valid_values(schema, value, follows):
     pattern = schema_pattern(schema)
     for separators in ((", ", ": "), (",", ":")):
         text = json.dumps(value, ensure_ascii=False, separators=separators)
         assert accepts(pattern, text) == follows
 
 
-def test_any_object():
+def test_any_object_pattern():
     assert accepts(any_object(), '{"a": {"b": [1, 2, "x"]}, "c": null}')
     assert not accepts(any_object(), "[1]")
     assert not accepts(any_object(), '{"a": }')
@@ -105,12 +105,12 @@ def test_any_object():
         ),
     ],
 )
-def test_a_schema_that_cannot_be_met_or_followed(schema, sentence):
+def test_rejects_unsupported_schemas(schema, sentence):
     with pytest.raises(ValueError, match=sentence):
         schema_pattern(schema)
 
 
-def test_a_schema_that_is_nested_too_deeply():
+def test_rejects_deeply_nested_schema():
     schema = {"type": "null"}
     for _ in range(17):
         schema = {"type": "array", "items": schema}
@@ -118,19 +118,19 @@ def test_a_schema_that_is_nested_too_deeply():
         schema_pattern(schema)
 
 
-def test_a_huge_schema_needs_too_many_states():
+def test_rejects_schema_with_too_many_states():
     schema = {"type": "array", "minItems": 2000, "items": {"type": "string", "minLength": 2000}}
     with pytest.raises(ValueError, match="it needs more than 20,000 states"):
         RegexConstraint(schema_pattern(schema), Bytes())
 
 
-def test_a_schema_may_be_given_as_text():
+def test_schema_can_be_given_as_text():
     assert parse_schema('{"type": "null"}') == {"type": "null"}
     with pytest.raises(ValueError, match="`json_schema` is not JSON"):
         parse_schema("{")
 
 
-def test_a_random_model_writes_what_follows_the_schema(writer):
+def test_random_model_generates_valid_json(writer):
     from clearformer.generate.options import GenerationOptions
 
     model = writer("gpt2", Bytes(), vocabulary=256, length=24)
@@ -141,7 +141,7 @@ def test_a_random_model_writes_what_follows_the_schema(writer):
             assert set(json.loads(text.text)) >= {"name", "at"}
 
 
-def test_one_constraint_at_a_time():
+def test_rejects_schema_with_other_constraints():
     from clearformer.generate.options import GenerationOptions
 
     for other in ({"pattern": "a"}, {"choices": ["a"]}):

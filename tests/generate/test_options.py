@@ -49,5 +49,8 @@ def test_prepare_resolves_options_for_model(small):
     texts = list(generation.completions(["a", "b"]))
     assert [each.prompt for each in texts] == ["a", "b"]
     assert list(generation.completions(["a"], should_stop=lambda: True)) == []
+    (note,) = generation.check_prompts(["a", "x" * 100], "p.txt")
+    assert note.startswith("p.txt, line 2: the prompt has 100 tokens, but the context of")
+    strict = GenerationOptions(max_tokens=4, context_overflow="stop").prepare(model)
     with pytest.raises(ValueError, match=r"^p.txt, line 2: the prompt has"):
-        generation.check_prompts(["a", "x" * 100], "p.txt")
+        strict.check_prompts(["a", "x" * 100], "p.txt")

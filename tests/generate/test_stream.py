@@ -208,10 +208,13 @@ def test_memory_model_generates_past_context(writer):
     assert ids(both[1].tokens) == ids(stream(made, [7, 8], config=config, index=1))
 
 
-def test_rejects_prompt_longer_than_context(writer):
+def test_prompt_longer_than_context_keeps_its_end_or_is_rejected(writer):
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3]
+    found = ids(stream(writer(), prompt, max_tokens=2))
+    assert found == ids(stream(writer(), prompt[-9:], max_tokens=2))  # 3/4 of the context
     message = r"^the prompt has 13 tokens, but the context of gpt2-small is 12: give its last part"
     with pytest.raises(ValueError, match=message):
-        next(stream(writer(), [1] * 13, max_tokens=2))
+        next(stream(writer(), prompt, max_tokens=2, context_overflow=StopAtLimit()))
 
 
 # --- the rest ------------------------------------------------------------------------------
@@ -278,7 +281,7 @@ def test_draft_does_not_change_single_text(writer):
 
 
 @pytest.mark.parametrize("draft", [None, PromptLookup()])
-def test_a_stop_condition_keeps_what_was_generated(writer, draft):
+def test_stop_condition_keeps_generated_text(writer, draft):
     made, config = writer("modern", length=64), GenerationConfig(max_tokens=9)
     whole = list(generate_many(made, [PROMPT] * 3, config, draft=draft))
     asked = iter(range(1000))

@@ -1,4 +1,4 @@
-"""Chat templates come in and go out with a model, and transformers renders the same."""
+"""Chat templates are imported and exported, and transformers renders the same text."""
 
 import pytest
 
@@ -26,20 +26,20 @@ def with_template(folder, edit):
     "given",
     [TEMPLATE, [{"name": "tools", "template": "x"}, {"name": "default", "template": TEMPLATE}]],
 )
-def test_it_is_read_from_the_config_of_the_tokenizer(given, with_template):
+def test_reads_template_from_tokenizer_config(given, with_template):
     imported = import_checkpoint(with_template(chat_template=given))
     template = imported.generation.chat_template
     assert template.source == TEMPLATE
     assert template.render(MESSAGES, add_generation_prompt=True).endswith("user: hello\nassistant:")
 
 
-def test_a_file_of_its_own_comes_first(with_template):
+def test_separate_file_takes_precedence(with_template):
     path = with_template(chat_template="other")
     (path / "chat_template.jinja").write_text(TEMPLATE)
     assert import_checkpoint(path).generation.chat_template.source == TEMPLATE
 
 
-def test_it_goes_out_and_transformers_renders_the_same(with_template, tmp_path):
+def test_exported_template_renders_same_in_transformers(with_template, tmp_path):
     from transformers import PreTrainedTokenizerFast
 
     path = with_template(chat_template=TEMPLATE)
@@ -64,12 +64,12 @@ def test_it_goes_out_and_transformers_renders_the_same(with_template, tmp_path):
         ("x" * 200_001, "left out, its chat template: the chat template has 200,001 characters"),
     ],
 )
-def test_one_that_cannot_be_used_is_a_note(given, note, with_template):
+def test_unusable_template_becomes_a_note(given, note, with_template):
     imported = import_checkpoint(with_template(chat_template=given))
     assert imported.generation.chat_template is None
     assert any(each.startswith(note) for each in imported.notes)
 
 
-def test_none_is_none(folder):
+def test_missing_template_is_none(folder):
     assert import_checkpoint(folder("gpt2")[0]).generation.chat_template is None
     assert import_checkpoint(folder("bert", "other")[0]).generation.chat_template is None

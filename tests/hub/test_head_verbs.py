@@ -1,4 +1,4 @@
-"""Verbs of imported heads: words, answers and pairs as the reference implementation has them."""
+"""Imported heads give the same labels, answers and classes as transformers."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def near(given, expected):
 
 
 @torch.no_grad()
-def test_labels_of_words(transformers, folder):
+def test_label_matches_transformers(transformers, folder):
     path, theirs = folder("bert-tokens")
     found = cf.load(path).label(CONTEXT)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -31,7 +31,7 @@ def test_labels_of_words(transformers, folder):
 
 
 @torch.no_grad()
-def test_the_answer_to_a_question(transformers, folder):
+def test_answer_matches_transformers(transformers, folder):
     path, theirs = folder("bert-answers")
     found = cf.load(path).answer(QUESTION, CONTEXT)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -52,7 +52,7 @@ def test_the_answer_to_a_question(transformers, folder):
 
 
 @torch.no_grad()
-def test_the_class_of_a_pair(transformers, folder):
+def test_pair_classification_matches_transformers(transformers, folder):
     path, theirs = folder("bert-classes")
     pairs = [(QUESTION, CONTEXT), ("A", "b"), (CONTEXT * 2, "and this")]
     found = cf.load(path).classify(pairs)
@@ -72,7 +72,7 @@ def test_the_class_of_a_pair(transformers, folder):
         ("classify-pairs", "BertForSequenceClassification"),
     ],
 )
-def test_what_was_finetuned_here_goes_out(transformers, folder, tmp_path, head, form):
+def test_finetuned_heads_export_to_transformers(transformers, folder, tmp_path, head, form):
     path, _ = folder("bert")
     run = cf.load(path).save(tmp_path / "imported")
     data = {

@@ -22,7 +22,7 @@ def test_card_contains_metrics_of_run(tmp_path):
     list(run.events())
     text = card(run)
     assert f"bits per byte {run.state.best['value']:.4f} at step 2" in text
-    assert 'clearformer generate mine "Once"' in text
+    assert f'clearformer generate {tmp_path / "mine"} "Once"' in text  # from any folder
 
 
 def test_card_escapes_markup_in_names(tmp_path):
@@ -37,4 +37,4 @@ def test_card_escapes_markup_in_names(tmp_path):
     text = card(Run(config, tmp_path / "a; b\n$(c)", DataFolders(cache=tmp_path)))
     title = text.splitlines()[0]
     assert title.endswith(r"on \<img src=x\>\[a\](b)\`\\n\# forged\\x1b.txt")
-    assert "    clearformer evaluate 'a; b\\n$(c)'\n" in text  # quoted for a shell
+    assert f"    clearformer evaluate '{tmp_path}/a; b\\n$(c)'\n" in text  # quoted for a shell

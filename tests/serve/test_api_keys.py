@@ -10,13 +10,13 @@ from clearformer.serve.api_keys import ApiKeys, read_keys, require_keys
 KEY = "a-key-that-is-long-enough"
 
 
-def test_keys_that_are_too_short_are_refused():
+def test_rejects_invalid_keys():
     for key in ("short", "with space at the end ", "ümläut-ümläut-ümläut"):
         with pytest.raises(ValueError, match=r"API key 1 has \d+ characters, but it must have"):
             ApiKeys([key])
 
 
-def test_a_file_has_a_key_on_each_line(tmp_path):
+def test_reads_one_key_per_line(tmp_path):
     path = tmp_path / "keys"
     path.write_text(f"{KEY}\n\n  {KEY}2 \n")
     assert read_keys(path) == [KEY, f"{KEY}2"]
@@ -25,14 +25,14 @@ def test_a_file_has_a_key_on_each_line(tmp_path):
         read_keys(path)
 
 
-def test_other_machines_need_a_key():
+def test_public_host_requires_a_key():
     require_keys("127.0.0.1", [])
     require_keys("0.0.0.0", [KEY])
     with pytest.raises(ValueError, match=r"host is 0\.0\.0\.0, which other machines can reach"):
         require_keys("0.0.0.0", [])
 
 
-def test_every_key_is_compared_as_a_digest_of_one_length(monkeypatch):
+def test_keys_are_compared_in_constant_time(monkeypatch):
     """Whatever was sent, the same comparisons of equally long values are made."""
     keys = ApiKeys([KEY, f"{KEY}2", f"{KEY}3"])
     compared, real = [], secrets.compare_digest

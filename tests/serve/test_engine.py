@@ -1,4 +1,4 @@
-"""Under pressure: 429, time-outs, clients that vanish, defects, and draining."""
+"""The engine under load: full queues, time-outs, disconnected clients, errors and draining."""
 
 import asyncio
 import http.client
@@ -56,7 +56,7 @@ def job_of(models, count=1, tokens=5):
     return Job(start_sequences(generation.model, ["abc"] * count, generation.config))
 
 
-def test_texts_beyond_the_queue_get_429(serving, held, ask):
+def test_full_queue_returns_429(serving, held, ask):
     with serving(max_batch=2, max_queue=1) as url, ThreadPoolExecutor(4) as pool:
         body = {"model": "chat", "prompt": "x", "max_tokens": 2}
         first = [pool.submit(ask, f"{url}/v1/completions", body) for _ in range(3)]
@@ -79,7 +79,7 @@ def test_texts_beyond_the_queue_get_429(serving, held, ask):
         assert [each.result()[0] for each in first] == [200] * 3
 
 
-def test_a_request_that_takes_too_long(serving, held, ask):
+def test_timeout_returns_504(serving, held, ask):
     with serving(timeout=0.05) as url:
         body = {"model": "chat", "prompt": "x", "max_tokens": 2}
         status, found, _ = ask(f"{url}/v1/completions", body)
@@ -90,7 +90,7 @@ def test_a_request_that_takes_too_long(serving, held, ask):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_vanishes_frees_its_place(serving, ask, stream):
+def test_disconnected_client_frees_its_slot(serving, ask, stream):
     with serving(max_batch=1, max_tokens=10**6) as url:
         host = url.removeprefix("http://")
         gone = http.client.HTTPConnection(host, timeout=WAIT)
@@ -110,7 +110,7 @@ def test_a_client_that_vanishes_frees_its_place(serving, ask, stream):
         eventually(lambda: 'abandoned_texts_total{model="chat"} 1.0' in ask(f"{url}/metrics")[1])
 
 
-def test_a_defect_is_status_500_and_the_server_goes_on(serving, ask, monkeypatch):
+def test_internal_error_returns_500_and_server_continues(serving, ask, monkeypatch):
     body = {"model": "chat", "prompt": "x", "max_tokens": 2}
     with serving() as url:
         with monkeypatch.context() as broken:
@@ -121,7 +121,7 @@ def test_a_defect_is_status_500_and_the_server_goes_on(serving, ask, monkeypatch
         assert ask(f"{url}/v1/completions", body)[0] == 200
 
 
-def test_what_is_in_progress_ends_while_it_drains(serving, held, ask):
+def test_running_requests_finish_while_draining(serving, held, ask):
     """New requests get 503, those in progress their answers."""
     with ThreadPoolExecutor(2) as pool:
         with serving(drain_seconds=WAIT) as url:
@@ -143,7 +143,7 @@ def test_what_is_in_progress_ends_while_it_drains(serving, held, ask):
         assert first.result(WAIT)[0] == 200
 
 
-def test_what_does_not_end_in_time_gets_an_error(serving, ask):
+def test_requests_beyond_drain_time_get_503(serving, ask):
     with ThreadPoolExecutor(1) as pool:
         with serving(drain_seconds=0, max_tokens=10**6) as url:
             body = {"model": "chat", "prompt": "x", "max_tokens": 10**6}
@@ -153,7 +153,7 @@ def test_what_does_not_end_in_time_gets_an_error(serving, ask):
         assert (status, found["error"]["code"]) == (503, "shutting_down")
 
 
-def test_many_clients_of_whom_some_vanish(serving, models, ask):
+def test_many_clients_with_disconnects_get_correct_answers(serving, models, ask):
     """No wrong answer, none lost; benchmarks/serve.py does the same with 200."""
     clients, tokens = 40, 8
     with serving(max_batch=4, max_queue=100) as url:
@@ -187,7 +187,7 @@ def _touch(ask, url):
 # --- the engine itself ---------------------------------------------------------------------
 
 
-def test_a_closed_engine_refuses(models):
+def test_closed_engine_rejects_jobs(models):
     async def run():
         engine = engine_of(models)
         engine.close()
@@ -199,7 +199,7 @@ def test_a_closed_engine_refuses(models):
     asyncio.run(run())
 
 
-def test_calls_run_between_steps_and_pass_on_errors(models):
+def test_calls_run_between_steps_and_propagate_errors(models):
     async def run():
         engine = engine_of(models)
         job = job_of(models, count=3)
@@ -218,7 +218,7 @@ def test_calls_run_between_steps_and_pass_on_errors(models):
     asyncio.run(run())
 
 
-def test_a_job_that_is_cancelled_while_it_waits(models, held):
+def test_cancelled_waiting_job_generates_nothing(models, held):
     async def run():
         engine = engine_of(models, ServeLimits(max_batch=1))
         first, second = job_of(models), job_of(models)

@@ -1,4 +1,4 @@
-"""The official client of OpenAI: every route, streams, options, and errors as it raises them."""
+"""The official OpenAI client: every route, streaming, options and errors."""
 
 import json
 import math
@@ -14,7 +14,7 @@ SCHEMA = {
 }
 
 
-def test_models(client, models):
+def test_lists_and_retrieves_models(client, models):
     listed = {model.id: model for model in client.models.list()}
     assert set(listed) == set(models)
     assert listed["labels"].verbs == ["classify", "embed"]
@@ -25,7 +25,7 @@ def test_models(client, models):
 
 
 @pytest.mark.parametrize("name", ["chat", "plain"])
-def test_a_completion_is_what_the_model_generates(client, models, name):
+def test_completion_matches_model_generate(client, models, name):
     """Of a context of 48 tokens, 60 new ones: the window slides as it does alone."""
     options = {"max_tokens": 60, "temperature": 0.9, "top_p": 0.95, "seed": 11}
     found = client.completions.create(model=name, prompt="the cat", **options)
@@ -35,7 +35,7 @@ def test_a_completion_is_what_the_model_generates(client, models, name):
     assert found.usage.completion_tokens == 60
 
 
-def test_several_prompts_and_samples(client, models):
+def test_multiple_prompts_and_samples(client, models):
     prompts, options = ["a cat", "the dog"], {"max_tokens": 9, "seed": 3, "temperature": 1.0}
     found = client.completions.create(model="chat", prompt=prompts, n=2, **options)
     assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
@@ -45,7 +45,7 @@ def test_several_prompts_and_samples(client, models):
     assert ids.choices[0].text == found.choices[0].text
 
 
-def test_without_a_seed_texts_differ(client):
+def test_texts_differ_without_seed(client):
     texts = {
         client.completions.create(model="chat", prompt="x", max_tokens=20).choices[0].text
         for _ in range(2)
@@ -53,7 +53,7 @@ def test_without_a_seed_texts_differ(client):
     assert len(texts) == 2
 
 
-def test_a_stream_is_the_same_text_in_parts(client):
+def test_stream_matches_whole_completion(client):
     options = {"model": "chat", "prompt": ["a", "b"], "n": 2, "max_tokens": 12, "seed": 5}
     whole = client.completions.create(**options)
     texts, reasons, usage = [""] * 4, [None] * 4, None
@@ -70,7 +70,7 @@ def test_a_stream_is_the_same_text_in_parts(client):
     assert usage == whole.usage
 
 
-def test_stop_strings_end_a_text(client, models):
+def test_stop_strings_end_completion(client, models):
     text = models["plain"].generate("the", max_tokens=40, seed=2, temperature=1.0)
     stop = text[20:22]
     options = {"model": "plain", "prompt": "the", "max_tokens": 40, "seed": 2}
@@ -81,7 +81,7 @@ def test_stop_strings_end_a_text(client, models):
         assert "".join(part.choices[0].text for part in parts) == choice.text
 
 
-def test_logprobs_of_a_completion(client, models):
+def test_completion_logprobs(client, models):
     options = {"max_tokens": 5, "seed": 1, "temperature": 1.0}
     found = client.completions.create(model="chat", prompt="the", logprobs=3, **options).choices[0]
     (known,) = models["chat"].completions("the", **options)
@@ -95,7 +95,7 @@ def test_logprobs_of_a_completion(client, models):
 # --- chat ----------------------------------------------------------------------------------
 
 
-def test_an_answer_is_that_of_model_chat(client, models):
+def test_chat_matches_model_chat(client, models):
     options = {"max_tokens": 20, "temperature": 0.7, "seed": 4}
     found = client.chat.completions.create(model="chat", messages=MESSAGES, **options).choices[0]
     assert found.message.role == "assistant"
@@ -106,7 +106,7 @@ def test_an_answer_is_that_of_model_chat(client, models):
     assert "".join(delta.content or "" for delta in deltas) == found.message.content
 
 
-def test_an_answer_without_max_tokens_fits_into_the_context(client):
+def test_chat_without_max_tokens_fits_context(client):
     found = client.chat.completions.create(model="chat", messages=MESSAGES, seed=1)
     assert found.usage.total_tokens <= 128
     found = client.chat.completions.create(
@@ -115,7 +115,7 @@ def test_an_answer_without_max_tokens_fits_into_the_context(client):
     assert found.usage.completion_tokens <= 3
 
 
-def test_logprobs_of_an_answer(client):
+def test_chat_logprobs(client):
     found = client.chat.completions.create(
         model="chat", messages=MESSAGES, logprobs=True, top_logprobs=2, max_tokens=4, temperature=0
     )
@@ -126,7 +126,7 @@ def test_logprobs_of_an_answer(client):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_that_follows_a_schema(client, stream):
+def test_chat_follows_json_schema(client, stream):
     options = {
         "model": "chat",
         "messages": MESSAGES,
@@ -147,7 +147,7 @@ def test_an_answer_that_follows_a_schema(client, stream):
     assert isinstance(value["b"], bool)
 
 
-def test_any_json_object(client):
+def test_chat_json_object_format(client):
     found = client.chat.completions.create(
         model="chat",
         messages=MESSAGES,
@@ -162,7 +162,7 @@ def test_any_json_object(client):
 
 
 @pytest.mark.parametrize("form", ["float", "base64"])
-def test_embeddings(client, models, form):
+def test_embeddings_match_model_embed(client, models, form):
     texts = ["the cat", "the dog sat"]
     found = client.embeddings.create(model="chat", input=texts, encoding_format=form)
     expected = models["chat"].embed(texts)
@@ -198,7 +198,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changes", "kind", "sentence"), BAD)
-def test_what_is_wrong_with_a_completion(client, changes, kind, sentence):
+def test_rejects_invalid_completion_requests(client, changes, kind, sentence):
     options = {"model": "chat", "prompt": "x", "max_tokens": 2, **changes}
     if kind is None:
         assert client.completions.create(**options).choices
@@ -247,7 +247,7 @@ BAD_CHATS = [
 
 @pytest.mark.parametrize(("changes", "sentence"), BAD_CHATS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_wrong_with_a_chat(client, changes, sentence, stream):
+def test_rejects_invalid_chat_requests(client, changes, sentence, stream):
     """Before a stream begins, so that the status tells it too."""
     options = {"model": "chat", "messages": MESSAGES, "max_tokens": 2, **changes}
     with pytest.raises(openai.BadRequestError) as problem:
@@ -255,7 +255,7 @@ def test_what_is_wrong_with_a_chat(client, changes, sentence, stream):
     assert sentence in problem.value.message
 
 
-def test_what_is_wrong_with_embeddings(client):
+def test_rejects_invalid_embedding_requests(client):
     with pytest.raises(openai.BadRequestError, match="pairs is a translator: it can translate"):
         client.embeddings.create(model="pairs", input="x")
     with pytest.raises(openai.BadRequestError, match="dimensions is 3, but chat gives"):

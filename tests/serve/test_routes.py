@@ -1,4 +1,4 @@
-"""The other routes, keys, limits and the gate, as curl and browsers see them."""
+"""The other routes, API keys, limits and access control, over plain HTTP."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 KEY, OTHER = "a-key-that-is-long-enough", "another-key-of-this-server"
 
 
-def test_classify(ask, url, models):
+def test_classify_matches_model_classify(ask, url, models):
     status, found, _ = ask(f"{url}/classify", {"model": "labels", "texts": ["the cat", "a dog"]})
     assert status == 200
     expected = models["labels"].classify(["the cat", "a dog"])
@@ -18,7 +18,7 @@ def test_classify(ask, url, models):
     assert found["results"][0]["probabilities"].keys() == {"bad", "good"}
 
 
-def test_fill(ask, url, models):
+def test_fill_matches_model_fill(ask, url, models):
     body = {"model": "masked", "texts": "the [MASK] sat", "top_k": 3}
     status, found, _ = ask(f"{url}/fill", body)
     assert status == 200
@@ -26,7 +26,7 @@ def test_fill(ask, url, models):
     assert [each["token"] for each in found["results"][0][0]] == [c.piece for c in expected[0]]
 
 
-def test_translate(ask, url, models):
+def test_translate_matches_model_translate(ask, url, models):
     body = {"model": "pairs", "texts": ["cat"], "beam": 2, "best": 2, "max_tokens": 5}
     status, found, _ = ask(f"{url}/translate", body)
     assert status == 200
@@ -47,14 +47,14 @@ def test_translate(ask, url, models):
         ("/v1/completions", b"[]", "body"),
     ],
 )
-def test_what_is_wrong_has_status_400(ask, url, route, body, sentence):
+def test_invalid_requests_return_400(ask, url, route, body, sentence):
     status, found, _ = ask(f"{url}{route}", body)
     assert status == 400
     assert sentence in found["error"]["message"]
     assert found["error"]["type"] == "invalid_request_error"
 
 
-def test_what_is_not_there(ask, url):
+def test_unknown_routes_and_models_return_404(ask, url):
     assert ask(f"{url}/nowhere")[0] == 404
     assert ask(f"{url}/v1/models/none")[0] == 404
     assert ask(f"{url}/v1/completions")[0] == 405
@@ -62,13 +62,13 @@ def test_what_is_not_there(ask, url):
     assert (status, found["error"]["code"]) == (404, "model_not_found")
 
 
-def test_a_body_of_100_mb_is_refused_before_it_is_read(ask, url):
+def test_rejects_huge_body_before_reading_it(ask, url):
     status, found, _ = ask(f"{url}/v1/completions", None, {"content-length": str(10**8)}, "POST")
     assert status == 413
     assert found["error"]["message"] == "the request has more than 8,388,608 bytes"
 
 
-def test_a_body_that_does_not_tell_its_size_is_cut_off(url):
+def test_rejects_huge_chunked_body(url):
     """In chunks, of which no header tells how many there are."""
     import http.client
 
@@ -88,7 +88,7 @@ def test_a_body_that_does_not_tell_its_size_is_cut_off(url):
 # --- the gate ------------------------------------------------------------------------------
 
 
-def test_other_sites_are_refused(ask, url):
+def test_rejects_foreign_origins(ask, url):
     body = {"model": "chat", "prompt": "x"}
     for headers in ({"origin": "http://evil.test"}, {"sec-fetch-site": "cross-site"}):
         status, found, _ = ask(f"{url}/v1/completions", body, headers)
@@ -98,7 +98,7 @@ def test_other_sites_are_refused(ask, url):
     assert (status, found["error"]["message"]) == (403, "a POST must be application/json")
 
 
-def test_keys(ask, serving):
+def test_requires_valid_api_key(ask, serving):
     with serving(api_keys=(KEY, OTHER)) as url:
         for headers in (
             {},
@@ -121,7 +121,7 @@ def test_keys(ask, serving):
 # --- pages ---------------------------------------------------------------------------------
 
 
-def test_the_reference_is_one_page_without_scripts(ask, url):
+def test_docs_page_has_every_route_without_scripts(ask, url):
     status, page, headers = ask(f"{url}/docs")
     assert status == 200
     assert headers["content-type"].startswith("text/html")
@@ -133,7 +133,7 @@ def test_the_reference_is_one_page_without_scripts(ask, url):
         assert f"<code>{field}</code>" in page
 
 
-def test_metrics_are_what_prometheus_reads(ask, serving):
+def test_metrics_can_be_parsed_by_prometheus(ask, serving):
     with serving() as url:
         ask(f"{url}/v1/completions", {"model": "chat", "prompt": "abc", "max_tokens": 4, "n": 2})
         ask(f"{url}/v1/completions", {"model": "none", "prompt": "abc"})
@@ -165,7 +165,7 @@ def test_metrics_are_what_prometheus_reads(ask, serving):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_curl_streams(url, client):
+def test_curl_receives_stream(url, client):
     body = {"model": "chat", "prompt": "the", "max_tokens": 6, "seed": 1, "stream": True}
     command = ["curl", "-sN", f"{url}/v1/completions", "-H", "Content-Type: application/json"]
     done = subprocess.run(
@@ -179,7 +179,7 @@ def test_curl_streams(url, client):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_curl_sees_the_status(url):
+def test_curl_receives_health_status(url):
     command = ["curl", "-s", "-o", "-", "-w", "%{http_code}", f"{url}/health"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == '{"status":"ok"}200'

@@ -1,4 +1,4 @@
-"""Answers found in a text: windows, targets, the best span, learning and evaluating."""
+"""Extractive question answering: windows, targets, best spans, training and evaluation."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def one_question(context, answer, question="where ?"):
     return Questions("q", (Question("1", question, context, answers),))
 
 
-def test_the_target_is_the_answers_tokens(loaded):
+def test_target_is_token_span_of_answer(loaded):
     asked = one_question("mary lives in new york .", "new york")
     rows = encode_questions(asked, loaded.tokenizer, 48)
     (row,) = rows.examples.rows
@@ -37,14 +37,14 @@ def test_the_target_is_the_answers_tokens(loaded):
     assert row.segments[first] == 1
 
 
-def test_an_answer_within_a_word_takes_the_whole_word(loaded):
+def test_answer_inside_word_covers_whole_word(loaded):
     rows = encode_questions(one_question("in (rome)", "rom"), loaded.tokenizer, 48)
     (row,) = rows.examples.rows
     first, last = row.target.tolist()
     assert loaded.tokenizer.decode(row.tokens[first : last + 1]) == "rome"
 
 
-def test_a_long_context_has_overlapping_windows(loaded):
+def test_long_context_is_split_into_overlapping_windows(loaded):
     context = "mary lives in rome . " * 8 + "john lives in oslo ."
     rows = encode_questions(one_question(context, "oslo"), loaded.tokenizer, 24)
     assert len(rows.windows) > 2
@@ -59,7 +59,7 @@ def test_a_long_context_has_overlapping_windows(loaded):
         assert loaded.tokenizer.decode(row.tokens[row.target[0] : row.target[1] + 1]) == "oslo"
 
 
-def test_a_question_without_an_answer_points_nowhere(loaded):
+def test_unanswerable_question_targets_first_token(loaded):
     rows = encode_questions(one_question("mary lives in rome .", ""), loaded.tokenizer, 48)
     assert rows.examples.rows[0].target.tolist() == [0, 0]
 
@@ -81,7 +81,7 @@ def spans(loaded, scores, context, unanswerable=False):
     return best_answers([logits], asked, rows, config)[0]
 
 
-def test_the_best_span_is_found_by_hand(loaded):
+def test_best_span_matches_hand_computation(loaded):
     context = "mary lives in rome ."
     # Ends before starts are impossible: 4 + 4 is not allowed, 4 + 2 is the best.
     scores = [[0, 4], [4, 0], [0, 1], [0, 2], [0, 0]]
@@ -93,7 +93,7 @@ def test_the_best_span_is_found_by_hand(loaded):
     assert found.probability == pytest.approx(float(starts[2] * ends[4]), rel=1e-5)
 
 
-def test_no_answer_only_if_the_model_has_learned_it(loaded):
+def test_empty_answer_requires_unanswerable_training(loaded):
     scores = {"nowhere": 5.0, "context": [[1, 1]] * 5}
     assert spans(loaded, scores, "mary lives in rome .").text != ""
     assert spans(loaded, scores, "mary lives in rome .", unanswerable=True).text == ""
@@ -101,7 +101,7 @@ def test_no_answer_only_if_the_model_has_learned_it(loaded):
     assert spans(loaded, scores, "mary lives in rome .", unanswerable=True).text != ""
 
 
-def test_an_answer_is_not_longer_than_the_limit(loaded):
+def test_answer_length_is_limited(loaded):
     context = " ".join(["rome"] * 40)
     scores = [[0.0, 0.0] for _ in range(40)]
     scores[0][0] = scores[39][1] = 5.0
@@ -110,7 +110,7 @@ def test_an_answer_is_not_longer_than_the_limit(loaded):
     assert len(found.text.split()) <= MAX_ANSWER
 
 
-def test_the_loss_is_that_of_both_positions(small):
+def test_loss_covers_start_and_end_positions(small):
     model = cf.build(small("bert", head=AnswerSpan(), segments=None))
     tokens = torch.randint(13, (2, 6))
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
@@ -138,12 +138,12 @@ def test_the_loss_is_that_of_both_positions(small):
         ("", "cat", 0.0),
     ],
 )
-def test_f1_of_words_as_squad_counts_them(guess, right, f1):
+def test_word_f1_matches_squad(guess, right, f1):
     assert word_f1(guess, right) == pytest.approx(f1)
     assert normalized("The  Cat, a dog.") == "cat dog"
 
 
-def test_it_learns_to_find_answers(homes, finetune, tmp_path):
+def test_learns_to_find_answers(homes, finetune, tmp_path):
     (tmp_path / "q.jsonl").write_text(homes["questions"](homes["draw"](300, people=1), kinds=3))
     model = finetune("answer", tmp_path / "q.jsonl", tmp_path / "run", steps=300)
     found = model.evaluate()
@@ -159,7 +159,7 @@ def test_it_learns_to_find_answers(homes, finetune, tmp_path):
     )
 
 
-def test_questions_without_an_answer(homes, finetune, tmp_path):
+def test_training_data_sets_unanswerable(homes, finetune, tmp_path):
     for kinds in (2, 3):
         file, out = tmp_path / f"{kinds}.jsonl", tmp_path / f"run{kinds}"
         file.write_text(homes["questions"](homes["draw"](40), kinds))
@@ -168,7 +168,7 @@ def test_questions_without_an_answer(homes, finetune, tmp_path):
         assert ("questions have none" in str(model.evaluate(file))) == (kinds == 3)
 
 
-def test_the_form_of_squad(homes, finetune, tmp_path):
+def test_trains_from_squad_file(homes, finetune, tmp_path):
     rows = [homes["question"](each) for each in homes["draw"](30)]
     document = {
         "version": "1.1",
@@ -201,7 +201,7 @@ def test_the_form_of_squad(homes, finetune, tmp_path):
         ("a", None, "`contexts` is None, but it must be a string or a list of them"),
     ],
 )
-def test_wrong_questions_are_one_sentence(homes, finetune, tmp_path, questions, contexts, sentence):
+def test_rejects_invalid_questions(homes, finetune, tmp_path, questions, contexts, sentence):
     (tmp_path / "q.jsonl").write_text(homes["questions"](homes["draw"](30)))
     model = finetune("answer", tmp_path / "q.jsonl", tmp_path / "run", steps=1)
     with pytest.raises(ValueError, match=sentence):

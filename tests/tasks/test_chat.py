@@ -1,4 +1,4 @@
-"""Chat: only answers are learned, a model learns their style, and mistakes are one sentence."""
+"""The chat task: only answers are targets, and each error is one sentence."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ def learned(example):
     return bytes(example.targets[example.targets != IGNORE].tolist()).decode()
 
 
-def test_answers_with_their_ends_are_learned_and_nothing_else():
+def test_targets_are_answers_with_their_end_only():
     asked = table(messages("hi", "yo"), messages("a", "b", "c", "d"))
     one, two = encode_conversations(asked, SHORT, Bytes(), 99).examples
     assert bytes(one.tokens.tolist()) == b"[user]hi$[assistant]yo"
@@ -56,7 +56,7 @@ def test_long_conversations_are_cut_and_counted():
         encode_conversations(asked, SHORT, Bytes(), 5)
 
 
-def test_an_error_of_the_template_names_the_conversation():
+def test_template_error_names_the_conversation():
     refusing = ChatTemplate(source="{{ raise_exception('no') }}")
     with pytest.raises(ValueError, match=r"c\.jsonl, conversation 1: the chat template refuses"):
         encode_conversations(table(messages("a", "b")), refusing, Bytes(), 99)
@@ -71,7 +71,7 @@ def test_special_tokens_of_a_template_are_single_tokens():
     assert example.targets[-1] == tokenizer.specials[name]
 
 
-def test_a_tokenizer_that_cannot_write_the_end_is_refused():
+def test_rejects_tokenizer_without_end_token():
     with pytest.raises(ValueError, match=r"answers end with '<\|end\|>' in the chat template, but"):
         require_writable(ChatTemplate(), Characters.train(["abc"]))
     require_writable(ChatTemplate(), Bytes())
@@ -104,7 +104,7 @@ def taught(base):
     )  # fmt: skip
 
 
-def test_a_model_learns_the_style_of_answers(taught):
+def test_model_learns_style_of_answers(taught):
     answer = taught.chat(messages("I am Bob7"), temperature=0, max_tokens=30)
     assert answer.startswith("Ahoy ")
     assert "$" not in answer
@@ -112,7 +112,7 @@ def test_a_model_learns_the_style_of_answers(taught):
     assert "".join(token.text for token in streamed) == answer
 
 
-def test_the_run_keeps_its_template(taught, base):
+def test_run_stores_chat_template(taught, base):
     opened = cf.load(base / "taught")
     assert opened.run_config.generation.chat_template.source == CHATML
     assert opened.run_config.data.form == "conversations"
@@ -121,7 +121,7 @@ def test_the_run_keeps_its_template(taught, base):
     )
 
 
-def test_it_is_measured_on_answers_alone(taught, base):
+def test_evaluation_counts_answer_tokens_only(taught, base):
     report = taught.evaluate(base / "c.jsonl").report
     assert report.tokens == 30 * len("Ahoy Ann$")
     assert report.metrics["loss"] < 0.5
@@ -147,7 +147,7 @@ def test_resuming_gives_the_same_weights(base):
         assert tensor.equal(ended["halves"][key]), key
 
 
-def test_the_task_is_chosen_by_the_form_of_the_data(base):
+def test_task_follows_data_form(base):
     _, config = starting_config("chat", base / "base")
     assert isinstance(registry.task_of_run(config), ChatTask)
     assert not isinstance(registry.task_of(config.model), ChatTask)
@@ -155,7 +155,7 @@ def test_the_task_is_chosen_by_the_form_of_the_data(base):
     assert cf.build(config.model).loss(batch)[0].isfinite()
 
 
-def test_what_is_wrong(base, tmp_path):
+def test_rejects_invalid_training_arguments(base, tmp_path):
     with pytest.raises(ValueError, match="chat teaches a trained model to answer: add --from RUN"):
         cf.train("chat", data=base / "c.jsonl", out=tmp_path / "x")
     with pytest.raises(ValueError, match=r"has no conversations: give --data a \.jsonl file"):
@@ -170,7 +170,7 @@ def test_what_is_wrong(base, tmp_path):
         cf.load(base / "base").chat(messages("hi"))
 
 
-def test_wrong_messages_of_chat(taught):
+def test_rejects_invalid_chat_messages(taught):
     with pytest.raises(ValueError, match="so there is nothing to answer"):
         taught.chat(messages("hi", "yo"))
     with pytest.raises(ValueError, match="leave samples out"):

@@ -12,7 +12,8 @@ from clearformer.core.model import Batch
 from clearformer.data import DataFolders
 from clearformer.families import classifier, generator
 from clearformer.tasks import registry
-from clearformer.tasks.classification import classify, predict, report
+from clearformer.tasks.class_report import report
+from clearformer.tasks.classification import classify, predict
 
 TRAIN = TrainConfig(learning_rate=1e-2, batch_size=4, steps=5)
 
@@ -113,7 +114,8 @@ def test_classify_returns_label_and_probabilities(labels):
     for each in found:
         assert sum(each.probabilities.values()) == pytest.approx(1.0)
         assert each.probabilities[each.label] == max(each.probabilities.values())
-        assert tuple(each.row()["probabilities"]) == ("no", "yes")
+        assert tuple(each.prediction.probabilities) == ("no", "yes")
+        assert each.prediction.predicted == each.label
 
 
 def test_classify_rejects_other_models(labels):

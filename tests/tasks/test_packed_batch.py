@@ -1,4 +1,4 @@
-"""Texts in one row are read as if each were alone, in value and in gradient."""
+"""Packed texts give the same values and gradients as separate texts."""
 
 import numpy as np
 import pytest
@@ -36,9 +36,7 @@ def model_of(small, scrambled, family, **changes):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kernel", ["fused", "explicit", "blockwise"])
-def test_loss_and_gradient_are_those_of_the_texts_one_by_one(
-    family, kernel, small, scrambled, gradients
-):
+def test_loss_and_gradient_match_separate_texts(family, kernel, small, scrambled, gradients):
     model = model_of(small, scrambled, family, kernel=kernel).double()
     texts = examples()
     packed = packed_batch(pad_packed([texts[:3], texts[3:]], 16, 0))
@@ -53,7 +51,7 @@ def test_loss_and_gradient_are_those_of_the_texts_one_by_one(
 
 
 @pytest.mark.parametrize("position", [c.Learned(), c.Rotary(), c.ALiBi(), c.Sinusoidal()])
-def test_positions_count_from_the_beginning_of_each_text(position, small, scrambled):
+def test_positions_restart_at_each_text(position, small, scrambled):
     model = model_of(small, scrambled, "gpt2", position=position).double().eval()
     texts = examples()
     packed = packed_batch(pad_packed([texts], 24, 0))
@@ -100,7 +98,7 @@ def test_prompts_and_padding_get_exactly_zero_gradient(small, scrambled):
     assert tied or (model.embedding.token.weight.grad[29] == 0).all()
 
 
-def test_micro_batches_are_rows_of_it(small, scrambled):
+def test_micro_batches_split_rows(small, scrambled):
     model = model_of(small, scrambled, "modern").double()
     packed = packed_batch(pad_packed([examples()[:2], examples()[2:4], examples()[4:]], 16, 0))
     parts = split(packed, 3, torch.device("cpu"))

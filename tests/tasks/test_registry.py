@@ -79,7 +79,7 @@ def test_head_without_objective_only_embeds(head, places):
         (AnswerSpan(), "answer", "f1"),
     ],
 )
-def test_a_head_for_another_task_of_berts(head, verb, metric):
+def test_verb_and_metric_follow_head(head, verb, metric):
     model = replace(bert(), head=head)
     assert model.verbs == (verb, "embed")
     assert task_of(model).metric == metric

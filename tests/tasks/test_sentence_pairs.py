@@ -1,4 +1,4 @@
-"""Pairs of texts: rows, learning, evaluating and the verb."""
+"""Sentence pairs: encoding, training, evaluation and `classify`."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def tokenizer(tiny_bert):
     return cf.load(tiny_bert).tokenizer
 
 
-def test_a_row_is_both_texts_with_segments(tokenizer):
+def test_row_contains_both_texts_with_segments(tokenizer):
     examples, cut = encode_pairs([("mary lives", "in rome")], [1], tokenizer, 48)
     (row,) = examples.rows
     marks = tokenizer.specials
@@ -27,23 +27,23 @@ def test_a_row_is_both_texts_with_segments(tokenizer):
     ("lengths", "kept"),
     [((3, 4), (3, 4)), ((20, 3), (7, 3)), ((3, 20), (3, 7)), ((20, 20), (5, 5)), ((6, 9), (5, 5))],
 )
-def test_the_longer_text_is_cut(lengths, kept):
+def test_longer_text_is_truncated_first(lengths, kept):
     assert cut_pair(*lengths, 10) == kept
 
 
-def test_a_cut_pair_fills_the_row(tokenizer):
+def test_truncated_pair_fills_the_row(tokenizer):
     examples, cut = encode_pairs([("mary " * 20, "in rome")], [0], tokenizer, 12)
     assert len(examples.rows[0].tokens) == 12
     assert cut == [True]
     assert examples.rows[0].tokens.tolist()[-3:-1] == tokenizer.encode("in rome").tolist()
 
 
-def test_a_context_without_room_is_refused(tokenizer):
+def test_rejects_too_short_context(tokenizer):
     with pytest.raises(ValueError, match="the length is 4, but a pair needs at least 5"):
         encode_pairs([("a", "b")], [0], tokenizer, 4)
 
 
-def test_it_learns_from_both_texts(homes, finetune, tmp_path):
+def test_learns_from_both_texts(homes, finetune, tmp_path):
     (tmp_path / "pairs.csv").write_text(homes["pairs"](homes["draw"](400)))
     model = finetune("classify-pairs", tmp_path / "pairs.csv", tmp_path / "run", steps=120)
     assert isinstance(model.config.head, PairClassifier)
@@ -64,7 +64,7 @@ def test_it_learns_from_both_texts(homes, finetune, tmp_path):
         model.classify(["mary", "rome"])
 
 
-def test_other_columns_and_unknown_labels(homes, finetune, tmp_path):
+def test_custom_columns_and_unknown_labels(homes, finetune, tmp_path):
     text = homes["pairs"](homes["draw"](40)).replace("text,second,label", "premise,claim,verdict")
     (tmp_path / "nli.csv").write_text(text)
     columns = {"text_column": "premise", "second_column": "claim", "label_column": "verdict"}
@@ -79,7 +79,7 @@ def test_other_columns_and_unknown_labels(homes, finetune, tmp_path):
     assert "1 rows with unknown labels are left out" in str(found)
 
 
-def test_a_missing_column_is_named(homes, finetune, tmp_path):
+def test_missing_column_error_names_the_column(homes, finetune, tmp_path):
     (tmp_path / "pairs.csv").write_text("text,label\na,x\n")
     with pytest.raises(
         ValueError, match="there is no column 'second'; the columns are text, label"
@@ -87,7 +87,7 @@ def test_a_missing_column_is_named(homes, finetune, tmp_path):
         finetune("classify-pairs", tmp_path / "pairs.csv", tmp_path / "run")
 
 
-def test_any_classifier_takes_pairs_in_a_list(homes, finetune, tmp_path):
+def test_classifier_accepts_list_of_pairs(homes, finetune, tmp_path):
     rows = [
         "text,label",
         *(f"{homes['sentence'](*each[0])},{each[0][0]}" for each in homes["draw"](60)),

@@ -1,4 +1,4 @@
-"""Labels of words: rows, spans, learning, evaluating and the verb."""
+"""Token classification: encoding, entity spans, training, evaluation and `label`."""
 
 import json
 
@@ -32,11 +32,11 @@ from clearformer.tasks.token_labels import (
         ("B-A-B I-A-B", [(0, 2, "A-B")]),
     ],
 )
-def test_spans_of_labels(labels, expected):
+def test_entities_from_labels(labels, expected):
     assert entities(labels.split()) == [Entity(*each) for each in expected]
 
 
-def test_which_labels_mark_spans():
+def test_detects_span_labels():
     assert marks_spans(["O", "B-PER", "I-PER"])
     assert not marks_spans(["NOUN", "VERB"])
     assert not marks_spans(["O"])
@@ -48,7 +48,7 @@ def test_f1_is_the_harmonic_mean():
     assert f1(0, 0, 0) == 0
 
 
-def test_the_target_is_at_the_first_token_of_a_word(tiny_bert):
+def test_target_is_at_first_token_of_each_word(tiny_bert):
     tokenizer = cf.load(tiny_bert).tokenizer
     words = as_words(["mary", "xqz", "rome"])  # the second has several pieces
     rows = encode_sentences([words], [[1, 2, 3]], tokenizer, 48)
@@ -62,7 +62,7 @@ def test_the_target_is_at_the_first_token_of_a_word(tiny_bert):
 
 
 @pytest.mark.parametrize("length", [5, 6, 9, 30])
-def test_a_long_sentence_is_split_and_no_word_is_lost(tiny_bert, length):
+def test_long_sentence_is_split_without_losing_words(tiny_bert, length):
     tokenizer = cf.load(tiny_bert).tokenizer
     words = as_words(["mary", "lives", "in", "rome", "."] * 3)
     rows = encode_sentences([words], [list(range(15))], tokenizer, length)
@@ -73,19 +73,19 @@ def test_a_long_sentence_is_split_and_no_word_is_lost(tiny_bert, length):
     assert [first + n for first, places in firsts for n in range(len(places))] == list(range(15))
 
 
-def test_a_word_longer_than_a_row_still_has_a_label(tiny_bert):
+def test_word_longer_than_row_keeps_its_label(tiny_bert):
     tokenizer = cf.load(tiny_bert).tokenizer
     rows = encode_sentences([as_words(["q" * 9, "rome"])], [[1, 2]], tokenizer, 4)
     assert [t for row in rows.examples.rows for t in row.target.tolist() if t >= 0] == [1, 2]
 
 
-def test_a_row_without_room_is_refused(tiny_bert):
+def test_rejects_too_short_row(tiny_bert):
     tokenizer = cf.load(tiny_bert).tokenizer
     with pytest.raises(ValueError, match="the length is 2, but a row needs room for a token"):
         encode_sentences([as_words(["a"])], None, tokenizer, 2)
 
 
-def test_the_report_counts_spans(tmp_path):
+def test_report_counts_spans(tmp_path):
     (tmp_path / "a.conll").write_text("a B-X\nb I-X\nc O\n\nd B-Y\n")
     sentences = read_tagged(tmp_path / "a.conll")
     names = ("O", "B-X", "I-X", "B-Y")
@@ -98,7 +98,7 @@ def test_the_report_counts_spans(tmp_path):
     assert "F1           0.5000 (spans, label and both ends right)" in found.lines()
 
 
-def test_the_report_of_other_labels_is_a_mean_over_them(tmp_path):
+def test_report_averages_f1_over_plain_labels(tmp_path):
     (tmp_path / "a.conll").write_text("a N\nb V\nc N\n")
     sentences = read_tagged(tmp_path / "a.conll")
     tables = [torch.eye(2)[[0, 1, 1]]]
@@ -107,7 +107,7 @@ def test_the_report_of_other_labels_is_a_mean_over_them(tmp_path):
     assert "mean over labels" in found.lines()[0]
 
 
-def test_it_learns_labels_and_finds_names(homes, finetune, tmp_path):
+def test_learns_to_label_names(homes, finetune, tmp_path):
     (tmp_path / "homes.conll").write_text(homes["conll"](homes["draw"](200, people=1)))
     model = finetune("label", tmp_path / "homes.conll", tmp_path / "run")
     assert model.config.head.names == ("O", "B-LOC", "B-PER", "I-LOC")
@@ -123,7 +123,7 @@ def test_it_learns_labels_and_finds_names(homes, finetune, tmp_path):
     assert model.embed("mary").shape == (32,)
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(homes, tiny_bert, tmp_path):
+def test_resumed_run_is_bit_identical(homes, tiny_bert, tmp_path):
     (tmp_path / "homes.conll").write_text(homes["conll"](homes["draw"](40, people=1)))
 
     def training(out, **options):
@@ -142,7 +142,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(homes, tiny_bert, tmp_path):
     assert all(one.equal(other) for one, other in weights)
 
 
-def test_a_label_that_training_had_not(homes, finetune, tmp_path):
+def test_rejects_label_unseen_in_training(homes, finetune, tmp_path):
     (tmp_path / "homes.conll").write_text(homes["conll"](homes["draw"](40, people=1)))
     model = finetune("label", tmp_path / "homes.conll", tmp_path / "run", steps=1)
     (tmp_path / "more.conll").write_text("mary B-ANIMAL\n")
@@ -152,7 +152,7 @@ def test_a_label_that_training_had_not(homes, finetune, tmp_path):
         model.evaluate(tmp_path / "more.conll")
 
 
-def test_lists_of_words_and_labels_in_json(homes, finetune, tmp_path):
+def test_trains_from_json_lists(homes, finetune, tmp_path):
     rows = [{"words": ["mary", "in", "rome"], "tags": ["P", "O", "L"]}] * 12
     rows += [
         {"words": ["john", "in", "oslo", str(n)], "tags": ["P", "O", "L", "O"]} for n in range(9)
@@ -163,19 +163,19 @@ def test_lists_of_words_and_labels_in_json(homes, finetune, tmp_path):
     assert model.config.head.names == ("O", "L", "P")
 
 
-def test_without_data_the_sentence_names_the_flag(tiny_bert, tmp_path):
+def test_missing_data_error_names_the_flag(tiny_bert, tmp_path):
     with pytest.raises(ValueError, match="a token classifier learns from a file of yours: give it"):
         cf.train("label", from_=tiny_bert, out=tmp_path / "run", quiet=True)
 
 
-def test_one_label_is_too_few(finetune, tmp_path):
+def test_rejects_single_label(finetune, tmp_path):
     (tmp_path / "a.conll").write_text("\n\n".join(f"word{n} O" for n in range(20)))
     with pytest.raises(ValueError, match="a token classifier needs at least two labels, but there"):
         finetune("label", tmp_path / "a.conll", tmp_path / "run")
 
 
 @pytest.mark.parametrize("texts", [5, [5], [[5]], [["a", " "]]])
-def test_wrong_texts_are_one_sentence(homes, finetune, tmp_path, texts):
+def test_rejects_invalid_texts(homes, finetune, tmp_path, texts):
     (tmp_path / "homes.conll").write_text(homes["conll"](homes["draw"](40, people=1)))
     model = finetune("label", tmp_path / "homes.conll", tmp_path / "run", steps=1)
     with pytest.raises(ValueError, match=r"texts(\[0\])? is .*, but it must be a string"):

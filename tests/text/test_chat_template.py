@@ -1,4 +1,4 @@
-"""Chat templates: the text that transformers makes of them, and which parts are answers."""
+"""Chat templates render as in transformers and mark the parts that are answers."""
 
 from pathlib import Path
 
@@ -25,12 +25,12 @@ CONVERSATIONS = [
 ]
 
 
-def test_there_are_twenty():
+def test_twenty_templates_are_tested():
     assert len(TEMPLATES) == 20
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_the_text_is_that_of_transformers(name):
+def test_matches_transformers(name):
     from transformers.utils.chat_template_utils import render_jinja_template
 
     template = ChatTemplate(source=TEMPLATES[name], bos_token="<s>", eos_token="</s>")
@@ -46,7 +46,7 @@ def test_the_text_is_that_of_transformers(name):
             assert template.render(messages, add_generation_prompt=prompt) == theirs[0]
 
 
-def test_a_token_that_is_not_known_is_not_defined():
+def test_missing_special_token_is_undefined():
     template = ChatTemplate(source="{{ 'x' if bos_token is defined else 'y' }}{{ eos_token }}")
     assert template.render([USER]) == "y"
 
@@ -54,7 +54,7 @@ def test_a_token_that_is_not_known_is_not_defined():
 # --- answers -------------------------------------------------------------------------------
 
 
-def test_answers_are_told_from_all_else():
+def test_parts_mark_answers():
     parts = ChatTemplate(source=TEMPLATES["chatml"]).parts([USER, ANSWER, USER, ANSWER])
     assert parts == [
         ("<|im_start|>user\n Hi <b>\n\nthere <|im_end|>\n<|im_start|>assistant\n", False),
@@ -66,7 +66,7 @@ def test_answers_are_told_from_all_else():
 
 # These two do not write a prompt as the beginning of the conversation with its answer.
 @pytest.mark.parametrize("name", sorted(set(TEMPLATES) - {"checked-alternation", "tools-json"}))
-def test_the_parts_together_are_the_text(name):
+def test_parts_concatenate_to_rendered_text(name):
     template = ChatTemplate(source=TEMPLATES[name], bos_token="<s>", eos_token="</s>")
     messages = [USER, ANSWER]
     parts = template.parts(messages)
@@ -75,7 +75,7 @@ def test_the_parts_together_are_the_text(name):
     assert "Yo" in parts[1][0]
 
 
-def test_a_template_that_does_not_continue_its_text_is_refused():
+def test_rejects_template_that_changes_earlier_text():
     source = "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}"
     with pytest.raises(ValueError, match="does not continue its text where an answer is added"):
         ChatTemplate(source=source).parts([USER, ANSWER])
@@ -85,19 +85,19 @@ def test_a_template_that_does_not_continue_its_text_is_refused():
     ("name", "end"),
     [("chatml", "<|im_end|>"), ("header-ids", "<|eot_id|>"), ("turns-model", "<end_of_turn>")],
 )
-def test_the_end_of_an_answer_is_found(name, end):
+def test_finds_answer_end(name, end):
     assert ChatTemplate(source=TEMPLATES[name], bos_token="<s>").answer_end() == end
 
 
-def test_a_template_that_writes_no_answers_has_no_end():
+def test_answer_end_is_empty_without_answers():
     assert ChatTemplate(source="{{ messages[0].content }}|").answer_end() == ""
 
 
-def test_the_plain_template_has_an_end():
+def test_default_template_has_answer_end():
     assert ChatTemplate().answer_end() == "<|end|>"
     assert ChatTemplate().render([USER]) == "<|user|>\n Hi <b>\n\nthere <|end|>\n"
 
 
-def test_a_huge_template_is_refused():
+def test_rejects_huge_template():
     with pytest.raises(ValueError, match="the chat template has 200,001 characters"):
         ChatTemplate(source="x" * (MAX_TEMPLATE + 1))

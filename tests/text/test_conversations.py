@@ -1,4 +1,4 @@
-"""Messages with roles: what is wrong with them is one sentence."""
+"""Validation of messages with roles: each error is one sentence."""
 
 import pytest
 
@@ -8,12 +8,12 @@ SYSTEM, USER, ANSWER = ({"role": role, "content": role} for role in ("system", "
 
 
 @pytest.mark.parametrize("messages", [[USER], [SYSTEM, USER], [USER, ANSWER, USER]])
-def test_a_conversation_to_answer(messages):
+def test_accepts_valid_conversations(messages):
     assert check_messages(messages, answered=False) == messages
     assert check_messages([*messages, ANSWER], answered=True) == [*messages, ANSWER]
 
 
-def test_parts_are_joined_and_developers_are_the_system():
+def test_text_parts_are_joined_and_developer_becomes_system():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     given = [{"role": "developer", "content": "s"}, {"role": "user", "content": parts, "name": "x"}]
     assert check_messages(given, answered=False) == [
@@ -43,6 +43,6 @@ def test_parts_are_joined_and_developers_are_the_system():
         ([USER] * 10_001, False, "there are 10,001 messages, but at most 10,000 fit"),
     ],
 )
-def test_what_is_wrong(messages, answered, sentence):
+def test_rejects_invalid_messages(messages, answered, sentence):
     with pytest.raises(ValueError, match=sentence):
         check_messages(messages, answered=answered)

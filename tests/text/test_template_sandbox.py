@@ -1,4 +1,4 @@
-"""A template that leaves its sandbox, loops for ever or fills the memory is stopped."""
+"""Templates that escape the sandbox, loop endlessly or fill memory are stopped."""
 
 import tracemalloc
 
@@ -61,7 +61,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_nothing_leads_out(name):
+def test_escapes_are_blocked(name):
     """It is refused, or what it asks for is not there."""
     try:
         said = ChatTemplate(source=ESCAPES[name]).render(MESSAGES)
@@ -72,7 +72,7 @@ def test_nothing_leads_out(name):
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_it_is_stopped_before_it_takes_the_machine(name):
+def test_endless_templates_are_stopped_within_memory_limit(name):
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="the chat template"):
@@ -83,19 +83,19 @@ def test_it_is_stopped_before_it_takes_the_machine(name):
 
 
 @pytest.mark.parametrize(("source", "sentence"), DAMAGED.items())
-def test_a_damaged_template_is_one_sentence(source, sentence):
+def test_invalid_template_gives_one_sentence(source, sentence):
     with pytest.raises(ValueError, match=sentence) as problem:
         ChatTemplate(source=source).render(MESSAGES)
     assert "\n" not in str(problem.value)
 
 
-def test_long_conversations_have_a_larger_budget():
+def test_budget_grows_with_conversation_length():
     source = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfor %}"
     messages = [{"role": "user", "content": "x" * 100_000}] * 60
     assert len(ChatTemplate(source=source).render(messages)) == 60 * (100_000 + 7)
 
 
-def test_names_of_the_sandbox_cannot_be_replaced():
+def test_template_cannot_replace_sandbox_names():
     source = "{% set tick = 1 %}{% set measured = 2 %}" + ENDLESS["loops"]
     with pytest.raises(ValueError, match="loops too often"):
         ChatTemplate(source=source).render(MESSAGES)

@@ -12,7 +12,7 @@ def test_causal_model_depends_on_lower_triangle(probe):
     assert bool((table[-1] > 0).all())
 
 
-def test_an_encoder_depends_on_everything(probe):
+def test_encoder_depends_on_every_position(probe):
     assert bool((dependence(probe("encoder")) > 0).all())
 
 

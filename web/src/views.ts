@@ -3,6 +3,7 @@ import { s } from "./lib/strings";
 import type { Model } from "./lib/types";
 import Attention from "./views/Attention.svelte";
 import Compare from "./views/Compare.svelte";
+import Compress from "./views/Compress.svelte";
 import Generate from "./views/Generate.svelte";
 import Order from "./views/Order.svelte";
 import Reach from "./views/Reach.svelte";
@@ -22,6 +23,7 @@ export const views = [
   { id: "attention", name: s.views.attention, free: true, component: Attention },
   { id: "order", name: s.views.order, free: false, component: Order },
   { id: "generate", name: s.views.generate, free: false, component: Generate },
+  { id: "compress", name: s.views.compress, free: false, component: Compress },
   { id: "training", name: s.views.training, free: true, component: Training },
   { id: "stream", name: s.views.stream, free: false, component: Stream },
   { id: "tasks", name: s.views.tasks, free: true, component: Tasks },

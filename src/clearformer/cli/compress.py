@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,12 +48,14 @@ class Compress:
     online: bool = False
     """Train the model while coding, in the encoder and in the decoder."""
     learning_rate: float | None = None
-    """Learning rate of --online; none: 1e-3, from scratch 2e-3."""
+    """Learning rate of --online; none: 1e-3, from scratch 0.01 (Muon)."""
     from_scratch: bool = False
     """Start from the initial weights of a preset, so that no weights have to be shipped; needs
     --online."""
     seed: int = 0
     """Seed of these initial weights."""
+    portable: bool = False
+    """Compute so that any CPU, version of torch and number of threads decodes the file; slower."""
 
     def run(self) -> None:
         from clearformer.compressor.codec import compress
@@ -76,6 +78,7 @@ class Compress:
                 online=self._online() if self.online else False,
                 from_scratch=self.from_scratch,
                 seed=self.seed,
+                portable=self.portable,
                 progress=progress,
             )
         seconds = time.monotonic() - began
@@ -88,7 +91,7 @@ class Compress:
 
         usual = Online.from_scratch() if self.from_scratch else Online()
         rate = usual.learning_rate if self.learning_rate is None else self.learning_rate
-        return Online(rate, usual.warmup, usual.updates)
+        return replace(usual, learning_rate=rate)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import tyro
 
 from clearformer.cli.inputs import announce
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
+from clearformer.table_options import TableOptions
 
 if TYPE_CHECKING:
     from clearformer.data import DataFolders, Pairs
@@ -29,8 +30,17 @@ class Data:
     """A preset: prepare the data as for its training, and show the first batch decoded."""
     show: int = 3
     """Number of lines or rows to show."""
+    include: str | None = None
+    """Which files of a folder to read, such as "*.py"; none: .txt and .md."""
+    length: int | None = None
+    """Context of a model in tokens: say how many texts of a table would be cut."""
+    validation_fraction: float = 0.1
+    """How much of a table would be held back."""
+    json: bool = False
+    """Print the profile of a table as one line of JSON."""
     data_dir: Path | None = None
     """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
+    table: TableOptions = TableOptions()
 
     def run(self) -> None:
         from clearformer import data
@@ -52,26 +62,58 @@ class Data:
                 self._show(corpus.read(part, where), f"{self.source}, {part}")
         elif "," in self.source and not Path(self.source).exists():
             self._show_pairs(*data.read_pairs(self.source))
-        elif data.is_table(self.source):
+        elif data.is_table(self.source) or self._is_json_table(self.source):
             self._show_table(self.source)
         else:
             announce(self.source, "a text")
-            self._show(data.open_text(self.source), self.source)
+            if Path(self.source).is_dir():
+                for line in data.list_folder(Path(self.source), self.include).lines():
+                    say(line)
+            self._show(data.open_text(self.source, include=self.include), self.source)
+
+    def _is_json_table(self, source: str) -> bool:
+        """Whether a .json file, which may be a text too, is a table with these columns."""
+        from clearformer import data
+
+        try:
+            return source.lower().endswith((".json", ".json.gz")) and bool(
+                data.read_table(source, self.text, self.label, self.table)
+            )
+        except ValueError:
+            return False
 
     def _show_table(self, source: str) -> None:
         """Labelled texts, or pairs if the table has their columns."""
         from clearformer import data
+        from clearformer.tasks.table_profile import profile_table
 
         try:
-            table = data.read_table(source, self.text, self.label)
+            profile = profile_table(
+                source,
+                self.text,
+                self.label,
+                options=self.table,
+                validation_fraction=self.validation_fraction,
+                length=self.length,
+            )
         except ValueError as problem:
             try:
                 pairs, notes = data.read_pairs(source)
             except ValueError:
                 raise problem from None
             self._show_pairs(pairs, notes)
-        else:
-            self._show(table, source)
+            return
+        if self.json:
+            write_json(profile.document())
+            return
+        for line in profile.lines():
+            say(line)
+        table = data.read_table(source, self.text, self.label, self.table)
+        rows = zip(table.texts[: self.show], table.labels or (), strict=False)
+        if self.show:
+            say()
+        for text, label in rows:
+            say(f"  {label}: {text[:90]!r}")
 
     def _show_pairs(self, pairs: Pairs, notes: tuple[str, ...]) -> None:
         self._show(pairs, pairs.name)
@@ -89,7 +131,12 @@ class Data:
         settings, train = recipe(model)
         assert self.source is not None
         settings = replace(
-            settings, source=self.source, text_column=self.text, label_column=self.label
+            settings,
+            source=self.source,
+            text_column=self.text,
+            label_column=self.label,
+            include=self.include,
+            table=self.table,
         )
         task = registry.load(RunConfig(model=model, data=settings, train=train), where)
         for note in task.notes:

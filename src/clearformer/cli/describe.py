@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,6 +25,11 @@ class Describe:
 
     model: tyro.conf.Positional[str | None] = None
     """A preset such as gpt2-xl, or a run; none: list the presets."""
+    for_: Annotated[str | None, tyro.conf.arg(name="for")] = None
+    """What a model is wanted for, such as "classify short texts, 2 cores, 10 minutes": propose
+    three presets."""
+    json: bool = False
+    """Print presets as lines of JSON."""
     batch: int = 16
     """Sequences in a batch, for the memory of the scores."""
     picture: Path | None = None
@@ -41,8 +46,11 @@ class Describe:
         if self.batch < 1:
             raise ValueError(f"batch is {self.batch}, but it must be at least 1")
         console = Terminal()
+        if self.for_ is not None:
+            _propose(self.for_, self.json)
+            return
         if self.model is None:
-            _print_presets()
+            _print_presets(self.json)
             return
         folder = Path(self.model)
         config = _config_of(folder) if folder.is_dir() else preset(self.model)
@@ -94,16 +102,54 @@ def parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _print_presets() -> None:
+def _print_presets(json: bool) -> None:
+    from clearformer.families import preset, presets
+    from clearformer.families.purposes import purpose
+
+    sizes = _sizes()
+    for name in presets():
+        config = preset(name)
+        if json:
+            write_json({"preset": name, "parameters": sizes[name], "purpose": purpose(name)})
+            continue
+        say(
+            f"{name:16} {sizes[name]:>13,} parameters, {config.layers} layers, "
+            f"width {config.width}, {config.heads} heads, length {config.length}: {purpose(name)}"
+        )
+
+
+def _sizes(trunk: bool = False) -> dict[str, int]:
+    """Parameters of every preset; of the `trunk`, without embedding and head."""
     from clearformer.builder import outline
     from clearformer.families import preset, presets
 
-    for name in presets():
-        config = preset(name)
-        say(
-            f"{name:16} {parameters(outline(config)):>13,} parameters, {config.layers} layers, "
-            f"width {config.width}, {config.heads} heads, length {config.length}"
-        )
+    def size(model: Transformer | Seq2Seq) -> int:
+        return sum(map(parameters, model.stacks.values())) if trunk else parameters(model)
+
+    return {name: size(outline(preset(name))) for name in presets()}
+
+
+def _propose(text: str, json: bool) -> None:
+    """Three presets for a wish, with the commands that plan and train them."""
+    from clearformer.cli.tables import byte_count
+    from clearformer.families.purposes import purpose, read_wish, suitable
+
+    wish, sizes, trunks = read_wish(text), _sizes(), _sizes(trunk=True)
+    data = {"classify": "my.csv", "translate": "train.en,train.de"}.get(wish.verb, "my.txt")
+    if not json:
+        long = ", long texts" if wish.long else ""
+        say(f"{wish.verb}{long}, {wish.minutes:g} minutes on {wish.cores} cores:")
+    for name in suitable(wish, trunks):
+        flags = f"{name} --data {data} --minutes {wish.minutes:g}"
+        if json:
+            write_json({"preset": name, "parameters": sizes[name], "train": flags})
+            continue
+        memory = byte_count(16 * sizes[name])  # weights, gradients and two moments, in float32
+        say()
+        say(f"{name}: {purpose(name)}")
+        say(f"  {sizes[name]:,} parameters, {memory} with gradients and AdamW's moments")
+        say(f"  clearformer plan {flags}")
+        say(f"  clearformer train {flags}")
 
 
 def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Branch:

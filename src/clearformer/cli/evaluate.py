@@ -6,19 +6,26 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import tyro
+
 from clearformer.cli.inputs import announce, tell_cut
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import say, with_flags
+from clearformer.cli.output import say, with_flags, write_json
+from clearformer.table_options import LabelledFormat
 
 if TYPE_CHECKING:
     from clearformer.model import Model
-    from clearformer.tasks.task import EvaluationOptions
+    from clearformer.runs.compare_classifiers import Comparison
+    from clearformer.runs.evaluate_model import Evaluation, Say
+    from clearformer.tasks.task import EvaluationData, EvaluationOptions
 
 
 @dataclass(frozen=True)
 class Evaluate(ModelCommand):
     """Measure a trained model on text, labelled texts, pairs or questions it has not seen."""
 
+    other: tyro.conf.Positional[Path | None] = None
+    """Another run: compare the two classifiers on the same texts, with a paired test."""
     data: str | None = None
     """A file or corpus; none: the validation data of the run."""
     part: str = "validation"
@@ -53,8 +60,17 @@ class Evaluate(ModelCommand):
     length_penalty: float = 1.0
     """A translator: above 0 favours long translations."""
     out: Path | None = None
-    """A translator: write the translations here, a line for each; as a table with both sides if it
-    ends in .csv, .tsv, .jsonl or .json."""
+    """A classifier: write every text here (.csv, .tsv, .jsonl or .json) with all columns of its
+    table, predicted, probability and correct. A translator: the translations, a line for each; as a
+    table with both sides if it ends in one of these."""
+    worst_first: bool = False
+    """In that table, put the most confident mistakes first."""
+    probabilities: bool = False
+    """In that table, add a column with the probability of each class."""
+    precision: float | None = None
+    """A classifier: find the probability from which each class has this precision, such as 0.9."""
+    recall: float | None = None
+    """Likewise for this recall."""
     prove: bool = False
     """A language model: also compress the text, decompress it, and compare the bits."""
     dynamic: bool = False
@@ -64,39 +80,65 @@ class Evaluate(ModelCommand):
     """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     verify: bool = False
     """Run `verify` first, and warn if a bug makes the metrics unreliable."""
+    json: bool = False
+    """Print the figures as one line of JSON."""
+    table: LabelledFormat = LabelledFormat()
 
     def run(self) -> None:
-        from clearformer.cli.tables import require_place
-        from clearformer.data.write_tables import require_fields, write_translations
         from clearformer.model import load
 
-        require_place(self.out)
+        self._require_places()
         announce(self.data, "data")
-        self._require_out()
         model = load(self.run_folder, device=self.device)
-        self._require_translator(model)
-        self._require_language_model(model)
-        say(_weights(model))
+        self._require_kind(model)
+        notes: list[str] = []
+        said = notes.append if self.json else _say_note
+        if not self.json:
+            say(_weights(model))
         for note in model.notes:
-            say(f"note: {note}")
+            said(note)
         if self.verify:
             from clearformer.cli.verify import warn
 
             warn(model.module)
         evaluator = model.evaluator(self._options(), self.data_dir)
-        prepared = evaluator.prepare(_say_note)
-        if self.out is not None:
-            pairs, _ = prepared.content
-            require_fields(self.out, (*pairs.sources, *pairs.targets))
-        found = evaluator.measure(prepared, _say_note, weights=self.weights, against=self.against)
+        prepared = evaluator.prepare(said)
+        self._require_writable(model, prepared)
+        found = evaluator.measure(prepared, said, weights=self.weights, against=self.against)
         report: Any = found.report
         tell_cut(report.cut, report.total, model.config.length)
-        for line in found.lines():
-            say(line)
+        compared = None if self.other is None else self._compare(found, prepared, said)
+        if self.json:
+            document = {"run": str(self.run_folder), **found.document(), "notes": notes}
+            write_json(document | ({} if compared is None else {"compared": compared.document()}))
+        else:
+            for line in (*found.lines(), *(() if compared is None else compared.lines())):
+                say(line)
         if self.out is not None:
-            write_translations(self.out, report.pairs, report.texts)
+            self._write(self.out, model, found)
         if self.prove or self.dynamic:
             self._prove(model, report.text.read())
+
+    def _compare(self, found: Evaluation, prepared: EvaluationData, note: Say) -> Comparison:
+        from clearformer.model import load
+        from clearformer.runs.compare_classifiers import compare
+
+        assert self.other is not None
+        other = load(self.other, device=self.device)
+        other.config.require_verb("classify", other.name)
+        return compare(found, other.evaluator(self._options(), self.data_dir), prepared, note)
+
+    def _write(self, out: Path, model: Model, found: Evaluation) -> None:
+        from clearformer.data.write_tables import write_translations
+
+        report: Any = found.report
+        if "translate" in model.config.verbs:
+            write_translations(out, report.pairs, report.texts)
+            return
+        found.write(out, probabilities=self.probabilities, worst_first=self.worst_first)
+        wrong = sum(not right for right in report.right)
+        if not self.json:
+            say(f"{report.total:,} texts, {wrong:,} of them wrong: {out}")
 
     def _prove(self, model: Model, text: bytes) -> None:
         """Print the size of the text as a decodable code, or with online learning."""
@@ -125,23 +167,52 @@ class Evaluate(ModelCommand):
             **{each.name: getattr(self, each.name) for each in fields(EvaluationOptions)}
         )
 
-    def _require_out(self) -> None:
+    def _require_places(self) -> None:
+        from clearformer.cli.tables import require_place
         from clearformer.data.write_tables import require_lines_or_table
 
+        require_place(self.out)
         if self.out is not None:
             require_lines_or_table(self.out)
+        if self.out is None and (self.worst_first or self.probabilities):
+            flag = "--worst-first" if self.worst_first else "--probabilities"
+            raise ValueError(f"{flag} is about the table of predictions: add --out errors.csv")
 
-    def _require_translator(self, model: Model) -> None:
-        if self.out is not None and "translate" not in model.config.verbs:
+    def _require_kind(self, model: Model) -> None:
+        """Refuse what this kind of model has no answer to."""
+        from clearformer.data.write_tables import require_extension
+
+        verbs = model.config.verbs
+        if self.out is not None and not {"translate", "classify"} & set(verbs):
             raise ValueError(
-                f"--out is for translations, but {self.run_folder} is not a translator"
+                f"--out is for classifiers and translators, but {self.run_folder} is "
+                f"{model.config.noun}"
             )
-
-    def _require_language_model(self, model: Model) -> None:
+        if self.out is not None and "classify" in verbs:
+            require_extension(self.out)
+        asked = {"other": self.other, "precision": self.precision, "recall": self.recall}
+        for name, value in asked.items():
+            if value is not None and "classify" not in verbs:
+                shown = "a second run" if name == "other" else f"--{name}"
+                raise ValueError(
+                    f"{shown} is for classifiers, but {self.run_folder} is {model.config.noun}"
+                )
+        if self.other is not None and model.config.head.two_texts:
+            raise ValueError("a second run is compared on single texts, not on pairs: leave it out")
         if self.prove or self.dynamic:
             model.config.require_verb("generate", model.name)
         if (self.prove or self.dynamic) and self.memory is not None:
             raise ValueError("--prove and --dynamic use the memory of the training: no --memory")
+
+    def _require_writable(self, model: Model, prepared: EvaluationData) -> None:
+        """Refuse a .tsv for texts with tabs or line breaks, before they are translated."""
+        from clearformer.data.write_tables import require_fields
+
+        if self.out is not None and "translate" in model.config.verbs:
+            pairs, _ = prepared.content
+            require_fields(self.out, (*pairs.sources, *pairs.targets))
+        elif self.out is not None and isinstance(prepared.material, tuple):
+            require_fields(self.out, prepared.material)
 
 
 def _say_note(sentence: str) -> None:

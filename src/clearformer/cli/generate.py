@@ -13,7 +13,7 @@ import tyro
 
 from clearformer.cli.generated import Throughput, as_json, as_line, token_printer
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import tell, write, write_json
+from clearformer.cli.output import tell, with_flags, write, write_json
 from clearformer.cli.prompts import NO_PROMPT, given_prompt, read_prompts, split_choices
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class Generate(ModelCommand):
         GenerationOptions(**options)  # errors come before the model is opened
         prompts = [given_prompt(self.prompt)] if self.file is None else read_prompts(self.file)
         generation = self._open().generation(options)
-        generation.check_prompts(prompts, "" if self.file is None else str(self.file))
+        for note in generation.check_prompts(prompts, "" if self.file is None else str(self.file)):
+            tell(f"note: {with_flags(note, self)}")
         throughput = Throughput()
         try:
             with Interrupt() as interrupt:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clearformer.cli.output import tell
+from clearformer.table_options import EARLIER, LabelledFormat
 
 if TYPE_CHECKING:
     from clearformer.data import Table
@@ -38,7 +39,12 @@ def chosen(texts: Sequence[str], file: str | Path | None) -> str | None:
     raise ValueError("there is no text: give texts, name a --file, or pipe texts in")
 
 
-def given_table(texts: Sequence[str], file: str | Path | None, column: str) -> Table:
+def given_table(
+    texts: Sequence[str],
+    file: str | Path | None,
+    column: str,
+    options: LabelledFormat = EARLIER,
+) -> Table:
     """The texts of the arguments, of a file, or of standard input."""
     from clearformer import data
 
@@ -46,7 +52,7 @@ def given_table(texts: Sequence[str], file: str | Path | None, column: str) -> T
     if source is None:
         return data.Table("the given texts", tuple(texts), None)
     with awaiting(source, "texts, one a line"):
-        return data.read_texts(source, column)
+        return data.read_texts(source, column, options)
 
 
 def tell_cut(cut: int, total: int, length: int) -> None:

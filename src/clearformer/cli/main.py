@@ -8,6 +8,7 @@ import contextlib
 import errno
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -18,7 +19,8 @@ from clearformer.cli.output import Help, say, tell, with_flags
 from clearformer.cli.renamed_flags import current_flags
 from clearformer.cli.resource_errors import require_address_space, resource_error
 from clearformer.cli.standard_streams import settle_streams, silence
-from clearformer.did_you_mean import nearest
+from clearformer.cli.usual_spellings import usual_spellings
+from clearformer.did_you_mean import closest
 
 ABOUT = "Transformers made clear: train them, use them, look inside them."
 # Every command: the module and the class that it is; imported only when it is used.
@@ -28,6 +30,8 @@ COMMANDS = {
         "evaluate": "evaluate:Evaluate",
         "plan": "plan:Plan",
         "data": "data:Data",
+        "runs": "runs:Runs",
+        "compare": "compare:Compare",
         "average": "average:Average",
     },
     "Use a model": {
@@ -77,6 +81,8 @@ class Command(Protocol):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; ends in SystemExit with the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["help"] and len(arguments) > 1:  # clearformer help train
+        arguments = [*arguments[1:], "--help"]
     settle_streams()
     watch_launcher(os.environ)
     command: Command | None = None
@@ -106,7 +112,7 @@ def _overview(arguments: Sequence[str]) -> bool:
     match arguments:
         case []:
             _print_first_commands()
-        case ["-h" | "--help", *_]:
+        case ["-h" | "--help", *_] | ["help"]:
             _print_commands()
         case ["-V" | "--version", *_]:
             say(f"clearformer {__version__}")
@@ -152,11 +158,9 @@ def command_class(verb: str) -> Any:
 
 def parse(arguments: Sequence[str]) -> Command:
     """The command that the words describe."""
-    verb, *words = current_flags(with_picture(arguments))
+    verb, *words = current_flags(usual_spellings(with_picture(arguments)))
     if verb not in VERBS:
-        raise ValueError(
-            f"there is no command {verb!r}: {nearest(verb, VERBS)} See clearformer --help"
-        )
+        raise ValueError(unknown_command(verb))
     from clearformer.cli import parser
 
     kind = command_class(verb)
@@ -172,6 +176,31 @@ def parse(arguments: Sequence[str]) -> Command:
     except SystemExit:
         help_text.release()
         raise
+
+
+# What people type for a command that has another name here.
+OTHER_NAMES = {
+    "finetune": "train", "fine-tune": "train", "fit": "train", "pretrain": "train",
+    "eval": "evaluate", "test": "evaluate", "validate": "evaluate", "score": "evaluate",
+    "predict": "classify", "infer": "generate", "complete": "generate", "sample": "generate",
+    "write": "generate", "chat": "generate", "run": "generate", "encode": "embed",
+    "list": "runs", "ls": "runs", "diff": "compare", "info": "describe", "show": "describe",
+    "presets": "describe", "models": "describe", "convert": "import", "serve": "explore",
+    "ui": "explore", "web": "explore", "inspect": "data", "profile": "data", "check": "verify",
+}  # fmt: skip
+
+
+def unknown_command(verb: str) -> str:
+    """The error for a command that does not exist, with the nearest one."""
+    guess = OTHER_NAMES.get(verb.lower()) or closest(verb.lower(), VERBS)
+    if guess is not None:
+        return f"there is no command {verb!r}: did you mean {guess!r}? See clearformer --help"
+    if os.path.exists(verb):
+        return (
+            f"there is no command {verb!r}, but there is such a file or folder: clearformer train "
+            f"--data {shlex.quote(verb)} learns from it, clearformer --help lists the commands"
+        )
+    return f"there is no command {verb!r}: clearformer --help lists them"
 
 
 def with_picture(words: Sequence[str]) -> list[str]:

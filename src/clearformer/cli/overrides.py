@@ -35,8 +35,19 @@ def expand(word: str, default: Value) -> str:
     flag = ALIASES.get(name(flag), flag)
     own = {name(field.name) for field in fields(default)}
     if flag not in own:
-        flag = full_path(flag, paths(default)) or flag
+        flag = full_path(flag, paths(default)) or _negated(flag, default) or flag
     return f"--{flag}{equals}{value}"
+
+
+def _negated(flag: str, default: Value) -> str | None:
+    """`no-compile` to `train.no-compile`, where the setting is yes or no."""
+    if not flag.startswith("no-"):
+        return None
+    path = full_path(flag.removeprefix("no-"), paths(default))
+    if path is None or not isinstance(at(default, path), bool):
+        return None
+    group, dot, setting = path.rpartition(".")
+    return f"{group}{dot}no-{setting}"
 
 
 def choose(words: Sequence[str], default: Value) -> tuple[list[str], Value]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import singledispatch
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import tyro
 
@@ -22,11 +22,13 @@ from tyro._errors import (
 )
 
 from clearformer.cli.overrides import given
-from clearformer.config.settings import paths
+from clearformer.cli.usual_spellings import USUAL
+from clearformer.config.settings import ALIASES, paths
 from clearformer.config.settings import spelled as name
 from clearformer.did_you_mean import closest
 
 T = TypeVar("T")
+(POSITIONAL,) = get_args(tyro.conf.Positional[str])[1:]  # what marks an argument without a flag
 # What a value must be, by the name that the parser gives to its type.
 TYPES = {
     "INT": "a whole number",
@@ -48,7 +50,7 @@ def read(
     registry: Any = None,
 ) -> T:
     """Parse a command from its words; ValueError for invalid ones."""
-    flags = _flags(verb) if default is None else paths(default)
+    flags = _flags(verb) if default is None else [*paths(default), *ALIASES]
     options: dict[str, Any] = {} if default is None else {"default": default}
     with on_parse_error(_refuse(words, [f"--{flag}" for flag in flags])):
         return tyro.cli(
@@ -57,7 +59,15 @@ def read(
 
 
 def _flags(verb: Any) -> list[str]:
-    return [name(field.name) for field in fields(verb)]
+    """The flags of a command, with those of a group of settings in it."""
+    found = []
+    hints = get_type_hints(verb if isinstance(verb, type) else type(verb), include_extras=True)
+    for field in fields(verb):
+        if POSITIONAL in getattr(hints[field.name], "__metadata__", ()):
+            continue
+        group = field.default if is_dataclass(field.default) else None
+        found += [name(field.name)] if group is None else _flags(group)
+    return found
 
 
 def _refuse(words: Sequence[str], flags: Sequence[str]) -> Callable[[ParseErrorEvent], None]:
@@ -81,8 +91,22 @@ def _(event: UnrecognizedArgs, words: Sequence[str], flags: Iterable[str]) -> st
     see = f"see {event.prog} --help"
     if not word.startswith("-"):
         return f"{_verb(event)} does not take {word!r}: quote a text with spaces, or {see}"
-    guess = closest(word, [*flags, "--help"])
+    guess = _nearest_flag(word, [*flags, "--help"], USUAL.get(_verb(event), {}))
     return f"{_verb(event)} has no flag {word}: {f'did you mean {guess}?' if guess else see}"
+
+
+def _nearest_flag(word: str, flags: Sequence[str], usual: Mapping[str, str]) -> str | None:
+    """The most similar flag, by the end of its path; never what was typed.
+
+    `usual` are flags of other tools, with the ones that they stand for.
+    """
+    ends = [f"--{flag[2:].rpartition('.')[2]}" for flag in flags]
+    short = {end: flag for end, flag in zip(ends, flags, strict=True) if ends.count(end) == 1}
+    guess = closest(word, [*short, *flags, *usual])
+    guess = usual.get(guess or "", guess)
+    if guess is None or guess == word:
+        return None
+    return next((end for end, flag in short.items() if guess in (end, flag)), guess)
 
 
 @sentence.register

@@ -45,7 +45,7 @@ _SETTINGS = {
     old: new
     for former, current in RENAMED_SETTINGS.items()
     for old, new in zip(_ends(former), _ends(current), strict=True)
-    if old != "--lr"  # a short name that stays
+    if old not in ("--lr", "--text", "--label")  # short names that stay
 }
 _MOVED = dict.fromkeys(_ends("model.head.ends"), "--generation.end-ids")
 _MEMORY = dict(zip(_ends("model.past.length")[:2], _ends("model.cache.length")[:2], strict=True))

@@ -14,10 +14,18 @@ import tyro
 
 from clearformer.cli import parser
 from clearformer.cli.inputs import announce
-from clearformer.cli.output import tell, tell_text
-from clearformer.cli.overrides import choose, expand, given, names_of_open_settings, spelled
+from clearformer.cli.output import say, tell, tell_text
+from clearformer.cli.overrides import (
+    choose,
+    expand,
+    given,
+    names_of_open_settings,
+    spelled,
+    without,
+)
 from clearformer.cli.resource_errors import resource_error
 from clearformer.cli.standard_streams import optional_output
+from clearformer.cli.train_help import usual_help
 from clearformer.config import (
     DataConfig,
     GenerationDefaults,
@@ -27,8 +35,10 @@ from clearformer.config import (
 )
 from clearformer.config.settings import BUDGETS as BUDGETS
 from clearformer.config.settings import LEARNING_RATE_NEEDED
+from clearformer.data.table_files import is_table
+from clearformer.families import presets
 from clearformer.runs.signals import StopSignals
-from clearformer.runs.start import run_folder, starting_config
+from clearformer.runs.start import ADAPTED, config_in_file, run_folder, starting_config
 
 if TYPE_CHECKING:
     from clearformer.data import DataFolders
@@ -82,6 +92,9 @@ class Train(RunSettings):
     """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     processes: int | None = None
     """Number of processes on this machine, which share each batch; none: this one only."""
+    shares: str | None = None
+    """Draw a learning curve: train on these shares of the data, such as 0.1,0.3,1, each in a folder
+    of --out."""
     quiet: bool = False
     """Print only the result."""
     json: bool = False
@@ -97,11 +110,42 @@ class Train(RunSettings):
         from clearformer.runs.lock import writable
 
         announce(self.data.source, "data")
+        if self.shares is not None:
+            self._draw_curve(self.shares)
+            return
         with optional_output():
             with writable(self.folder):  # before the slow import of torch
                 group, code = self._outcome()
             # Here nothing refers to the model any more, as `exit` requires.
             group.exit(code, tell)
+
+    def _draw_curve(self, text: str) -> None:
+        """Train on each share, and print what it reached."""
+        from clearformer.learning_curve import PICTURE, learning_curve
+
+        try:
+            shares = [float(each.rstrip("%")) / (100 if "%" in each else 1)
+                      for each in text.split(",")]  # fmt: skip
+        except ValueError:
+            raise ValueError(f"--shares is {text!r}, but it must be like 0.1,0.3,1") from None
+        for name, value in {"processes": self.processes, "from": self.from_}.items():
+            if value is not None:
+                raise ValueError(f"--shares does not go with --{name}: leave one of them out")
+        points = learning_curve(
+            self.preset,
+            shares=shares,
+            out=self.folder,
+            config=self.config,
+            resume=self.resume,
+            fit=self.fit,
+            data_dir=self.data_dir,
+            quiet=self.quiet,
+            json=self.json,
+        )
+        for point in points:
+            say(point.line())
+        if len(points) > 1:
+            say(f"picture: {self.folder / PICTURE}")
 
     def _outcome(self) -> tuple[ProcessGroup, int]:
         """The process group that trained, and the exit code; a launcher exits here."""
@@ -171,8 +215,27 @@ def parse(arguments: Sequence[str]) -> Train:
     A flag may be written by the end of its path (`--minutes` for `--train.minutes`) where only
     one field has it; `--optimizer muon` chooses another kind of value.
     """
+    words = with_data_flag(arguments)
+    default = replace(defaults(words), words=tuple(words))
+    if "--help-all" not in words and {"-h", "--help"} & set(words):
+        for line in usual_help(default):
+            say(line)
+        raise SystemExit(0)
+    words = ["--help" if word == "--help-all" else word for word in words]
+    return read(Train, default, without(words, "--config"), "clearformer train")
+
+
+def with_data_flag(arguments: Sequence[str]) -> list[str]:
+    """A file or folder that was given without --data gets the flag."""
     words = list(arguments)
-    return read(Train, replace(defaults(words), words=tuple(words)), words, "clearformer train")
+    if given(words, "--data") is not None or given(words, "--data.source") is not None:
+        return words
+    for place, word in enumerate(words[:2]):
+        if word.startswith("-"):
+            break
+        if word not in (*ADAPTED, *presets()) and os.path.exists(word):
+            return [*words[:place], "--data", *words[place:]]
+    return words
 
 
 def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
@@ -204,9 +267,16 @@ def read(verb: type[V], default: V, words: Sequence[str], program: str) -> V:
 def defaults(words: Sequence[str]) -> Train:
     """The settings that flags change: of the run to resume, the one to begin from, or a preset."""
     name = words[0] if words and not words[0].startswith("-") else None
-    source, out = (given(words, flag) for flag in ("--from", "--out"))
+    source, out, data = (given(words, flag) for flag in ("--from", "--out", "--data"))
     place, folder = (None if path is None else Path(path) for path in (source, out))
-    return from_config(*starting_config(name, place, folder, "--resume" in words))
+    if (file := given(words, "--config")) is not None:
+        if name is not None or source is not None:
+            raise ValueError("--config has the settings of a whole run: leave out the preset")
+        config = config_in_file(Path(file))
+        origin = None if config.origin is None else Path(config.origin.folder)
+        return replace(from_config(config.model.name, config), from_=origin)
+    table = data is not None and is_table(data)
+    return from_config(*starting_config(name, place, folder, "--resume" in words, table))
 
 
 def from_config(name: str, config: RunConfig) -> Train:

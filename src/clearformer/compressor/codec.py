@@ -21,19 +21,21 @@ from numpy.typing import NDArray
 
 from clearformer import safe_files
 from clearformer.arguments import check_keywords
-from clearformer.compressor import container, entropy_coder, environment, protocols
-from clearformer.compressor.container import IDENTITY, Header
-from clearformer.compressor.entropy_coder import code, frequencies
+from clearformer.compressor import container, environment, protocols
+from clearformer.compressor.arithmetic import Arithmetic, Native, Portable
+from clearformer.compressor.container import Header
 from clearformer.compressor.models import ModelSource, model_hash, opened
 from clearformer.compressor.online import Online, OnlineLearner
 from clearformer.compressor.pages import Pages, Tokens, restore, tokenize
 from clearformer.compressor.protocols import Protocol, cut
 from clearformer.generate.language_model import LanguageModel
-from clearformer.inference.modes import evaluating
+from clearformer.inference import entropy_coder
+from clearformer.inference.entropy_coder import Ids, code, frequencies
 from clearformer.text import Tokenizer, sha256
 
 STREAMS, MIN_STREAM = 32, 4096  # streams of a long file; tokens that make another one worthwhile
 MAX_CACHED = 2**20  # tokens in the caches of all streams
+MAX_THREADS = 1024
 PROBE_STEPS = 8
 CURVE_BYTES = 100_000
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -81,6 +83,7 @@ def compress(
     online: Online | bool = False,
     from_scratch: bool = False,
     seed: int = 0,
+    portable: bool = False,
     progress: Progress | None = None,
 ) -> Compressed:
     """Compress a file with a language model.
@@ -99,6 +102,8 @@ def compress(
         from_scratch (bool): Start from the initial weights of the preset that `model` names, so
             that no weights have to be shipped; needs `online`. Default: False.
         seed (int): Of these initial weights. Default: 0.
+        portable (bool): Compute so that any CPU, version of torch and number of threads decodes
+            the file; slower. Default: False.
         progress (callable, optional): Called with the number of coded tokens and of all.
 
     Returns:
@@ -119,22 +124,21 @@ def compress(
     language_model, name = opened(model, seed if from_scratch else None)
     tokenizer = require_tokenizer(language_model)
     pages = tokenize(data, tokenizer)
-    plan = plan_for(language_model, pages.tokens, streams, context, stride, threads, settings)
-    with environment.fixed(plan.threads), evaluating(language_model.module):
-        probe = plan.probe(language_model)
-        encoded, curve = _encode(language_model, plan, pages.tokens, len(data), progress)
+    arithmetic: Arithmetic = Portable() if portable else native(threads)
+    plan = plan_for(language_model, pages.tokens, streams, context, stride, settings, arithmetic)
+    prepared = arithmetic.prepare(language_model)
+    with arithmetic.running(prepared):
+        probe = plan.probe(prepared)
+        encoded, curve = _encode(prepared, plan, pages.tokens, len(data), progress)
     header = Header(
-        model=model_hash(language_model),
-        tokenizer=sha256(tokenizer)[:IDENTITY],
         name=name,
         seed=seed if from_scratch else None,
-        **_machine(language_model, plan),
+        **_must_match(language_model, plan),
         probe=probe,
         tokens=len(pages.tokens),
         length=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=hashlib.sha256(data).hexdigest()[: container.TEXT],
         table=len(pages.table),
-        body=container.body_hash(pages.table, encoded),
     )
     packed = container.pack(header, pages.table, encoded)
     if out is not None:
@@ -177,13 +181,14 @@ def decompress(
     least = header.tokens * container.min_token_bits(language_model.config.vocabulary)
     if least > 8 * len(encoded) + 64:
         raise ValueError(f"{named} has an invalid header: its code is too short for its tokens")
-    with environment.fixed(plan.threads), evaluating(language_model.module):
-        if plan.probe(language_model) != header.probe:
+    prepared = plan.arithmetic.prepare(language_model)
+    with plan.arithmetic.running(prepared):
+        if plan.probe(prepared) != header.probe:
             raise ValueError(
                 f"{named} cannot be decoded here: this machine computes other probabilities than "
                 f"the one that wrote it, though it looks the same; decode it there"
             )
-        tokens = _decode(language_model, plan, encoded, header.tokens, progress)
+        tokens = _decode(prepared, plan, encoded, header.tokens, progress)
     return _write(restore(Pages(tokens, table), tokenizer), header, named, out)
 
 
@@ -194,12 +199,14 @@ class Plan:
     protocol: Protocol
     streams: int
     online: Online | None
-    threads: int
+    arithmetic: Arithmetic
 
     @staticmethod
     def from_header(header: Header) -> Plan:
         online = None if header.online is None else Online.from_json(header.online)
-        return Plan(protocols.from_json(header.protocol), header.streams, online, header.threads)
+        machine = header.machine
+        arithmetic = Portable() if machine is None else Native(machine.threads)
+        return Plan(protocols.from_json(header.protocol), header.streams, online, arithmetic)
 
     def check(self, model: LanguageModel) -> None:
         """Raise ValueError if this model cannot be used in this way."""
@@ -209,13 +216,14 @@ class Plan:
                 f"the model is on {weight.device}, but files are compressed on the CPU: load it "
                 f"with device='cpu'"
             )
-        for name, value, most in (
-            ("streams", self.streams, container.MAX_STREAMS),
-            ("threads", self.threads, 1024),
-        ):
-            if not 1 <= value <= most:
-                raise ValueError(f"`{name}` is {value}, but it must be from 1 to {most:,}")
-
+        most = container.MAX_STREAMS
+        if not 1 <= self.streams <= most:
+            raise ValueError(f"`streams` is {self.streams}, but it must be from 1 to {most:,}")
+        if self.online is not None and self.arithmetic.machine is None:
+            raise ValueError(
+                "`portable` and `online` do not go together: there is no portable arithmetic of "
+                "training; leave one of them out"
+            )
         if self.streams * self.protocol.longest > MAX_CACHED:
             raise ValueError(
                 f"{self.streams:,} streams of {self.protocol.longest:,} tokens are held in memory, "
@@ -231,7 +239,7 @@ class Plan:
         for _ in range(PROBE_STEPS):
             tokens = chance.integers(0, vocabulary, self.streams)
             digest.update(frequencies(predictor.read(tokens)).tobytes())
-        return digest.hexdigest()[: 2 * container.HASH_BYTES]
+        return digest.hexdigest()[: container.SHORT]
 
 
 def as_online(online: Online | bool, from_scratch: bool = False) -> Online | None:
@@ -248,8 +256,8 @@ def plan_for(
     streams: int | None,
     context: int | None,
     stride: int | None,
-    threads: int | None,
     online: Online | None,
+    arithmetic: Arithmetic,
 ) -> Plan:
     """The plan for a text; None means the default."""
     usual = max(1, min(STREAMS, len(tokens) // MIN_STREAM))
@@ -257,10 +265,17 @@ def plan_for(
         protocols.protocol_for(model.config, context, stride),
         usual if streams is None else streams,
         online,
-        torch.get_num_threads() if threads is None else threads,
+        arithmetic,
     )
     plan.check(model)
     return plan
+
+
+def native(threads: int | None) -> Native:
+    """torch's own arithmetic; None: on as many threads as torch uses now."""
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise ValueError(f"`threads` is {threads}, but it must be from 1 to {MAX_THREADS:,}")
+    return Native(torch.get_num_threads() if threads is None else threads)
 
 
 def _coding(model: LanguageModel, plan: Plan) -> tuple[protocols.Predictor, OnlineLearner | None]:
@@ -278,7 +293,7 @@ def _encode(
     encoder = entropy_coder.Encoder(tokens, starts)
     curve: list[tuple[int, int]] = []
 
-    def step(done: int, table: entropy_coder.Frequencies) -> protocols.Ids:
+    def step(done: int, table: entropy_coder.Frequencies) -> Ids:
         coded = encoder(done, table)
         total = done * plan.streams + len(coded)
         read = size * total // max(1, len(tokens))
@@ -302,7 +317,7 @@ def _decode(
     starts, counts = cut(tokens, plan.streams)
     decoder = entropy_coder.Decoder(encoded, tokens, starts)
 
-    def step(done: int, table: entropy_coder.Frequencies) -> protocols.Ids:
+    def step(done: int, table: entropy_coder.Frequencies) -> Ids:
         found = decoder(done, table)
         if progress is not None:
             progress(done * plan.streams + len(found), count)
@@ -313,18 +328,18 @@ def _decode(
     return tokens
 
 
-def _machine(model: LanguageModel, plan: Plan) -> dict[str, Any]:
+def _must_match(model: LanguageModel, plan: Plan) -> dict[str, Any]:
     """The fields of a header that must be the same where it is decoded."""
     weights = (each for each in model.module.state_dict().values() if each.is_floating_point())
     return {
+        "model": model_hash(model),
+        "tokenizer": sha256(require_tokenizer(model))[: container.SHORT],
         "protocol": protocols.to_json(plan.protocol),
         "streams": plan.streams,
         "online": None if plan.online is None else plan.online.to_json(),
         "dtype": str(next(weights).dtype).removeprefix("torch."),
-        "threads": plan.threads,
-        "torch": torch.__version__,
         "coder": environment.coder(),
-        "cpu": environment.cpu(),
+        "machine": plan.arithmetic.machine,
     }
 
 
@@ -336,17 +351,16 @@ WHY = {
 
 def _require_same(header: Header, model: LanguageModel, plan: Plan, name: str) -> None:
     """ValueError if anything differs from what the encoder used."""
-    here = {
-        "model": model_hash(model),
-        "tokenizer": sha256(require_tokenizer(model))[:IDENTITY],
-        **_machine(model, plan),
-    }
-    for key, value in here.items():
-        written = getattr(header, key)
-        if written != value:
+    here = _must_match(model, plan)
+    machine, written = here.pop("machine"), header.machine
+    pairs = [(key, getattr(header, key), value) for key, value in here.items()]
+    if machine is not None and written is not None:
+        pairs += [("torch", written.torch, machine.torch), ("cpu", written.cpu, machine.cpu)]
+    for key, was, value in pairs:
+        if was != value:
             why = WHY.get(key) or (
-                f"it was written with {key} {written}, but here it is {value}: other "
-                f"floating-point numbers would decode another text"
+                f"it was written with {key} {was}, but here it is {value}: other floating-point "
+                f"numbers would decode another text"
             )
             raise ValueError(f"{name} cannot be decoded here: {why}")
 
@@ -365,7 +379,7 @@ def _write(
                 kept += part
             else:
                 file.write(part)
-        if (digest.hexdigest(), length) != (header.sha256, header.length):
+        if (digest.hexdigest()[: container.TEXT], length) != (header.sha256, header.length):
             raise ValueError(
                 f"{name} does not decode to the text that was compressed (its hash differs), so "
                 f"nothing is written"

@@ -1,37 +1,30 @@
-"""The `.cf` file: a hashed header, the page table and the code.
+"""The `.cf` file: a packed header, the page table and the code.
 
-    magic (5 bytes) | length of the header (2) | header: deflated JSON | hash of all before (8)
-    | page table | code
+    magic (4 bytes) | hash of all that follows (4) | header | page table | code
 
 The header names everything that the probabilities depend on, so that a decoder that would compute
-others refuses the file before it decodes. A file is untrusted: the hashes find damage, and the
-limits bound what a header may ask for.
+others refuses the file before it decodes. It is packed into about 60 bytes and the name of the
+model: integers of variable length, the beginnings of hashes, and words from a table (`packing`).
+A file is untrusted: the hashes find damage, and the limits bound what a header may ask for.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-MAGIC = b"CLFZ\x01"
-MAX_HEADER_BYTES = 2**14  # of the JSON; the length field allows no more than 2^16 deflated ones
+from clearformer.compressor.packing import Reader, Writer
+
+MAGIC = b"CLZ\x02"
+OLD_MAGIC = b"CLFZ\x01"  # of versions before the first release
 MAX_STREAMS = 4096
-HASH_BYTES = 8
-IDENTITY = 32  # hex digits of a model's or tokenizer's hash
-# Common strings of a header: deflate refers to them instead of storing them.
-DICTIONARY = (
-    b'"avx avx2 avx512_bf16 avx512_vnni avx512bw avx512dq avx512f avx512vl fma sse4_2 AuthenticAMD '
-    b'GenuineIntel aarch64 x86_64 AVX512 AVX2 float32 int8","torch":"2.13.0+cpu","coder":'
-    b'"constriction 0.5.0","threads":2,"dtype":"float32","cpu":"x86_64 AuthenticAMD AVX512","probe"'
-    b':"","online":null,"seed":null,"table":0,"tokens":,"length":,"protocol":{"context":256,'
-    b'"stride":128},"protocol":{"segment":,"memory":},"streams":32,"body":"","sha256":"","model":"'
-    b'","tokenizer":"","name":"runs/'
-)
+CHECK = 4  # bytes of the hash of a file
+IDENTITY, SHORT, TEXT = 16, 8, 24  # hex digits: of a model; of a tokenizer and a probe; of a text
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+PROTOCOLS = (("context", "stride"), ("segment", "memory"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +32,7 @@ class Header:
     """Settings for the decoder, and what must be the same as when the file was written."""
 
     model: str
-    """Hash of the weights and the config."""
+    """Beginning of the hash of the weights and the config."""
     tokenizer: str
     name: str
     """Path or preset of the model, as a hint."""
@@ -52,58 +45,57 @@ class Header:
     online: Mapping[str, Any] | None
     """How the model is trained while it codes."""
     dtype: str
-    threads: int
-    torch: str
+    machine: Machine | None
+    """Versions and CPU; None: portable arithmetic, which does not depend on them."""
     coder: str
-    cpu: str
     probe: str
-    """Hash of the probabilities of some fixed tokens."""
+    """Beginning of the hash of the probabilities of some fixed tokens."""
     tokens: int
     length: int
     """Bytes of the original."""
     sha256: str
-    """Of the original."""
+    """The first 24 digits, of the original."""
     table: int
     """Bytes of the page table."""
-    body: str
-    """Hash of page table and code."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What floating-point sums depend on, besides the model."""
+
+    threads: int
+    torch: str
+    cpu: str
 
 
 def pack(header: Header, table: bytes, code: bytes) -> bytes:
     """The bytes of a file."""
-    text = json.dumps(asdict(header), separators=(",", ":")).encode("ascii")
-    if len(text) > MAX_HEADER_BYTES:
-        raise ValueError(f"the header has {len(text):,} bytes, but {MAX_HEADER_BYTES:,} are most")
-    squeezer = zlib.compressobj(9, zlib.DEFLATED, -15, zdict=DICTIONARY)
-    packed = squeezer.compress(text) + squeezer.flush()
-    front = MAGIC + len(packed).to_bytes(2, "big") + packed
-    return front + hashlib.sha256(front).digest()[:HASH_BYTES] + table + code
+    rest = _packed(header) + table + code
+    return MAGIC + _check(rest) + rest
 
 
 def unpack(data: bytes, name: str) -> tuple[Header, bytes, bytes]:
     """Header, page table and code of a file; ValueError if it is damaged."""
+    if data[: len(OLD_MAGIC)] == OLD_MAGIC:
+        raise ValueError(
+            f"{name} was written by a version of clearformer before its first release, whose "
+            f"format is no longer read: decompress it with that version"
+        )
     if data[: len(MAGIC)] != MAGIC:
         raise ValueError(
             f"{name} is not a file of clearformer compress, or its first bytes are damaged"
         )
-    start = len(MAGIC) + 2
-    end = start + int.from_bytes(data[len(MAGIC) : start], "big")
-    if hashlib.sha256(data[:end]).digest()[:HASH_BYTES] != data[end : end + HASH_BYTES]:
-        raise ValueError(f"{name} is damaged: its header does not match its hash; get it again")
-    header = _header(data[start:end], name)
-    body = memoryview(data)[end + HASH_BYTES :]
-    if body_hash(body) != header.body:
-        raise ValueError(
-            f"{name} is damaged: its code does not match the hash in its header; get it again"
-        )
+    start = len(MAGIC) + CHECK
+    rest = memoryview(data)[start:]
+    if _check(rest) != data[len(MAGIC) : start]:
+        raise ValueError(f"{name} is damaged: it does not match the hash in it; get it again")
+    reader = Reader(data, start)
+    try:
+        header = _unpacked(reader)
+    except ValueError as problem:
+        raise ValueError(f"{name} has an invalid header: {problem}") from None
+    body = memoryview(data)[reader.place :]
     return header, bytes(body[: header.table]), bytes(body[header.table :])
-
-
-def body_hash(*parts: bytes | memoryview) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()[: 2 * HASH_BYTES]
 
 
 def min_token_bits(vocabulary: int, precision: int = 24) -> float:
@@ -111,58 +103,62 @@ def min_token_bits(vocabulary: int, precision: int = 24) -> float:
     return -math.log2(1 - (vocabulary - 1) / 2**precision)
 
 
-def _header(packed: bytes, name: str) -> Header:
-    opener = zlib.decompressobj(-15, zdict=DICTIONARY)
-    try:
-        text = opener.decompress(packed, MAX_HEADER_BYTES)
-        found = json.loads(text)
-        if opener.unconsumed_tail:
-            raise ValueError(f"it has more than {MAX_HEADER_BYTES:,} bytes")
-        if not isinstance(found, dict) or set(found) != {each.name for each in fields(Header)}:
-            raise ValueError("it has other fields than this version of clearformer knows")
-        for key, check in CHECKS.items():
-            if not check(found[key]):
-                raise ValueError(f"{key} is {found[key]!r:.60}")
-    except (ValueError, RecursionError, zlib.error) as problem:
-        raise ValueError(f"{name} has an invalid header: {problem}") from None
-    return Header(**found)
+def _check(rest: bytes | memoryview) -> bytes:
+    return hashlib.sha256(rest).digest()[:CHECK]
 
 
-def _is_hash(digits: int) -> Any:
-    return lambda x: (
-        isinstance(x, str) and len(x) == digits and not set(x) - set("0123456789abcdef")
+def _packed(header: Header) -> bytes:
+    w = Writer()
+    names = tuple(header.protocol)
+    w.bits(
+        (DTYPES.index(header.dtype), 2),
+        (PROTOCOLS.index(names), 1),
+        (header.seed is not None, 1),
+        (header.online is not None, 1),
+        (header.machine is None, 1),
+        (header.tokens == header.length, 1),
     )
+    w.hash(header.model).hash(header.tokenizer).hash(header.probe).hash(header.sha256)
+    w.number(header.streams).numbers(header.protocol.values()).number(header.length)
+    if header.tokens != header.length:
+        w.number(header.tokens)
+    w.number(header.table).version(header.coder)
+    if header.machine is not None:
+        w.number(header.machine.threads).version(header.machine.torch).words(header.machine.cpu)
+    if header.seed is not None:
+        w.number(header.seed)
+    if header.online is not None:
+        w.settings(header.online)
+    w.text(header.name)
+    return w.data
 
 
-def _is_count(least: int, most: int) -> Any:
-    return lambda x: type(x) is int and least <= x <= most
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= 4096
-
-
-def _is_protocol(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_count(0, 2**24)(each) for each in value.values())
-
-
-def _is_online(value: Any) -> bool:
-    return value is None or isinstance(value, dict)
-
-
-CHECKS: Mapping[str, Any] = {
-    "model": _is_hash(IDENTITY),
-    "tokenizer": _is_hash(IDENTITY),
-    "sha256": _is_hash(64),
-    "body": _is_hash(2 * HASH_BYTES),
-    "probe": _is_hash(2 * HASH_BYTES),
-    "seed": lambda x: x is None or _is_count(0, 2**63)(x),
-    "protocol": _is_protocol,
-    "online": _is_online,
-    "streams": _is_count(1, MAX_STREAMS),
-    "threads": _is_count(1, 1024),
-    "tokens": _is_count(0, 2**44),
-    "length": _is_count(0, 2**48),
-    "table": _is_count(0, 2**40),
-    **dict.fromkeys(("name", "dtype", "torch", "coder", "cpu"), _is_name),
-}
+def _unpacked(r: Reader) -> Header:
+    dtype, kind, seeded, learns, portable, same = r.bits(2, 1, 1, 1, 1, 1)
+    model, tokenizer, probe, sha256 = map(r.hash, (IDENTITY, SHORT, SHORT, TEXT))
+    streams = r.number("streams", 1, MAX_STREAMS)
+    protocol = {key: r.number(key, 0, 2**24) for key in PROTOCOLS[kind]}
+    length = r.number("length", 0, 2**48)
+    tokens = length if same else r.number("tokens", 0, 2**44)
+    table = r.number("table", 0, 2**40)
+    coder = r.version()
+    machine = None
+    if not portable:
+        machine = Machine(r.number("threads", 1, 1024), r.version(), r.words())
+    return Header(
+        model=model,
+        tokenizer=tokenizer,
+        probe=probe,
+        sha256=sha256,
+        streams=streams,
+        protocol=protocol,
+        length=length,
+        tokens=tokens,
+        table=table,
+        coder=coder,
+        machine=machine,
+        dtype=DTYPES[dtype],
+        seed=r.number("seed", 0, 2**63) if seeded else None,
+        online=r.settings() if learns else None,
+        name=r.text(4096),
+    )

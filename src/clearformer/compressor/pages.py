@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from clearformer.compressor.packing import Reader, varint
 from clearformer.text import Tokenizer
 
 PAGE = 2**20  # bytes that are tokenized together
@@ -70,7 +71,7 @@ def tokenize(data: bytes, tokenizer: Tokenizer) -> Pages:
     kind = np.uint16 if tokenizer.size <= 2**16 else np.uint32
     tokens = np.concatenate([np.zeros(0, kind), *parts.ids]).astype(kind)
     raw = b"".join(parts.raw)
-    table = b"".join(map(_varint, (len(parts.counts), *parts.counts))) + raw
+    table = b"".join(map(varint, (len(parts.counts), *parts.counts))) + raw
     packed = lzma.compress(table, lzma.FORMAT_RAW, filters=FILTERS)
     return Pages(tokens, packed, len(raw))
 
@@ -86,8 +87,12 @@ def restore(pages: Pages, tokenizer: Tokenizer) -> Iterator[bytes]:
         table = opener.decompress(pages.table, MAX_RAW)
     except (lzma.LZMAError, EOFError):
         raise ValueError("the page table is damaged") from None
-    numbers = _Numbers(table)
-    counts = [numbers.next() for _ in range(numbers.next())]
+    numbers = Reader(table)
+    try:
+        parts = numbers.number("the number of parts", 0, len(table))
+        counts = [numbers.number("the size of a part", 0, MAX_RAW) for _ in range(parts)]
+    except ValueError:
+        raise ValueError("the page table is damaged") from None
     place, at = 0, numbers.place
     for index, count in enumerate(counts):
         if index % 2:
@@ -135,31 +140,3 @@ def _cut(data: bytes, start: int, end: int) -> int:
         return line + 1
     first = max(start + 1, end - 3)  # a character has at most four bytes
     return next((i for i in range(end, first - 1, -1) if data[i] & 0xC0 != 0x80), end)
-
-
-def _varint(value: int) -> bytes:
-    """An unsigned integer, seven bits a byte, the lowest first."""
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-class _Numbers:
-    """Reads the integers of `_varint`."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
-
-    def next(self) -> int:
-        value = shift = 0
-        while True:
-            if self.place >= len(self.data) or shift > 56:
-                raise ValueError("the page table is damaged")
-            byte = self.data[self.place]
-            self.place += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value

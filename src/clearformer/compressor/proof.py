@@ -14,7 +14,7 @@ from math import log2
 import numpy as np
 
 from clearformer.arguments import check_keywords
-from clearformer.compressor import environment, protocols
+from clearformer.compressor import protocols
 from clearformer.compressor.causality import find_leak
 from clearformer.compressor.codec import (
     Compressed,
@@ -24,6 +24,7 @@ from clearformer.compressor.codec import (
     as_online,
     compress,
     decompress,
+    native,
     plan_for,
     read_source,
     require_tokenizer,
@@ -31,9 +32,11 @@ from clearformer.compressor.codec import (
 from clearformer.compressor.models import opened
 from clearformer.compressor.online import Online, OnlineLearner
 from clearformer.compressor.pages import Tokens, tokenize
+from clearformer.compressor.protocols import BitsSoFar
 from clearformer.generate.language_model import LanguageModel
-from clearformer.inference.modes import evaluating
 from clearformer.model import Model
+from clearformer.verification.catalogue import LEAKS
+from clearformer.verification.check import verify
 
 CLOSE, SLACK = 0.001, 64  # how far the code may be from the claim: a share of it, and some bytes
 CANNOT = "this model cannot decode: it needs tokens that are not there yet"
@@ -148,8 +151,12 @@ def claim(
     context: int | None = None,
     stride: int | None = None,
     online: Online | bool = False,
+    progress: BitsSoFar | None = None,
 ) -> Claim:
-    """The bits of a text by the loss of the model; with `online`, training on each window."""
+    """The bits of a text by the loss of the model; with `online`, training on each window.
+
+    `progress` is called with the number of tokens and of bits so far.
+    """
     try:
         language_model, _ = opened(model, None)
     except ValueError as problem:
@@ -157,21 +164,36 @@ def claim(
             raise ValueError(f"{CANNOT} ({problem})") from None
         raise
     tokens = tokenize(data, require_tokenizer(language_model)).tokens
-    plan = plan_for(language_model, tokens, streams, context, stride, None, as_online(online))
+    plan = plan_for(
+        language_model, tokens, streams, context, stride, as_online(online), native(None)
+    )
     leak = find_leak(
         language_model.module,
         np.asarray(tokens[: language_model.config.length]),
         model.config.vocabulary,
     )
     if leak is not None:
-        raise ValueError(f"{CANNOT} ({leak})")
-    with environment.fixed(plan.threads), evaluating(language_model.module):
-        bits = _bits(language_model, plan, tokens)
+        raise ValueError(f"{CANNOT} ({leak}{_finding(language_model)})")
+    with plan.arithmetic.running(language_model):
+        bits = _bits(language_model, plan, tokens, progress)
     first = min(plan.streams, len(tokens)) * log2(model.config.vocabulary)  # they are uniform
     return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
 
 
-def _bits(model: LanguageModel, plan: Plan, tokens: Tokens) -> float:
+def _finding(model: LanguageModel) -> str:
+    """What `verify` says about the leak, with the module where it starts; nothing if it is silent.
+
+    `verify` takes modules of any kind and may not know how to call this one, which does not change
+    that the model leaks.
+    """
+    try:
+        report = verify(model.module, as_="causal-lm", only=LEAKS)
+    except ValueError:
+        return ""
+    return "".join(f"; verify: {each.name} at {each.place}" for each in report.findings[:1])
+
+
+def _bits(model: LanguageModel, plan: Plan, tokens: Tokens, progress: BitsSoFar | None) -> float:
     starts, counts = protocols.cut(tokens, plan.streams)
     rows = np.zeros((plan.streams, int(counts[0])), dtype=np.int64)
     for row, start, count in zip(rows, starts, counts, strict=True):
@@ -179,6 +201,6 @@ def _bits(model: LanguageModel, plan: Plan, tokens: Tokens) -> float:
     if rows.shape[1] < 2:
         return 0.0
     if plan.online is None:
-        return protocols.claim(model, plan.protocol, rows, counts)
+        return protocols.claim(model, plan.protocol, rows, counts, None, progress)
     learner = OnlineLearner(model, plan.online)
-    return protocols.claim(learner.model, plan.protocol, rows, counts, learner)
+    return protocols.claim(learner.model, plan.protocol, rows, counts, learner, progress)

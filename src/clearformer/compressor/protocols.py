@@ -11,7 +11,7 @@ Axes: S streams, L tokens of a stream, T tokens of a window, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 from typing import Protocol as Interface
@@ -27,21 +27,15 @@ from clearformer.core.heads import IGNORE, at_least_float32
 from clearformer.core.model import Batch
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import KVMemory
+from clearformer.inference.entropy_coder import Ids, Predictor
 
-Ids = NDArray[np.int64]
+BitsSoFar = Callable[[int, float], None]  # tokens, and the bits of all of them
 
 
 class Learner(Interface):
     """Trains a model on a finished window."""
 
     def learn(self, tokens: Ids, targets: Ids) -> None: ...
-
-
-class Predictor(Interface):
-    """Predicts S streams, one token of each at a time."""
-
-    def read(self, tokens: Ids) -> Tensor:
-        """Read the next token (S,) of each stream; return the logits (S, V) of those after."""
 
 
 class Window(NamedTuple):
@@ -215,6 +209,7 @@ def claim(
     streams: Ids,
     counts: NDArray[np.int64],
     learner: Learner | None = None,
+    progress: BitsSoFar | None = None,
 ) -> float:
     """Bits of all tokens but the first of each stream, by the loss of the model itself.
 
@@ -235,6 +230,8 @@ def claim(
             for cache in caches or ():
                 cache.advance()
         total += float(sums.double().sum()) / math.log(2)
+        if progress is not None:
+            progress(min(streams.size, len(streams) * window.stop), total)
         if learner is not None and window.full:
             learner.learn(tokens, following)
     return total

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from clearformer import limits
-from clearformer.config.codec import from_json
+from clearformer.config.codec import from_json, to_json
 from clearformer.config.generation import GenerationDefaults, without_generation
 from clearformer.config.model import AnyModelConfig, with_family
 from clearformer.core.patterns import require
+from clearformer.table_options import EARLIER, TableOptions
 
 # --- learning rate schedules ---------------------------------------------------------------
 
@@ -167,11 +168,17 @@ class TrainConfig:
     """Maximum norm of the gradient."""
     label_smoothing: float = 0.0
     """Share of a target's probability spread over all classes."""
+    class_weights: Literal["balanced"] | None = None
+    """A classifier: balanced gives every class the same weight in the loss, however rare; none:
+    every text."""
     ema_decay: float | None = None
     """Decay of a running average of the weights, used for evaluation."""
     seed: int = 0
     evaluations: int = 10
     """Number of evaluations, spread over the run; the last is at its end."""
+    best_metric: str | None = None
+    """Which validation metric decides the best checkpoint; a classifier has accuracy, macro_f1 and
+    loss; none: the usual one."""
     patience: int | None = None
     """Stop after this many evaluations without improvement."""
     save_seconds: float = 120.0
@@ -275,10 +282,14 @@ class DataConfig:
     source: str
     """A corpus by name, a file, a folder, a glob, or - for standard input; of pairs also two
     files with a comma between them."""
+    include: str | None = None
+    """Which files of a folder to read, such as *.py or "*.py,*.md"; none: .txt and .md."""
     validation: str | None = None
     """A file to evaluate on; none: a part of the source."""
     validation_fraction: float = 0.1
     """The size of that part."""
+    training_share: float = 1.0
+    """How much of the rest is learned from, for a learning curve; what is held back stays."""
     tokenizer: Literal[
         "bytes", "characters", "words", "bpe", "wordpiece", "sentencepiece", "fallback-bpe"
     ] = "bytes"
@@ -302,9 +313,12 @@ class DataConfig:
     """What the source of a generator holds: running text, or conversations (train chat)."""
     template: str | None = None
     """File with a Jinja chat template for conversations; none: the model's own, or a plain one."""
+    table: TableOptions = field(default_factory=TableOptions)
 
     def __post_init__(self) -> None:
         require(self, "validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1")
+        share = self.training_share
+        require(self, "training_share", 0 < share <= 1, "above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,6 +361,9 @@ def _with_old_meaning(data: Any) -> Any:
         if "generation" not in data:  # earlier versions kept it in the model
             model, generation = without_generation(data["model"])
             data = {**data, "model": model, "generation": generation}
+    source = data.get("data")
+    if isinstance(source, dict) and "table" not in source:
+        data = {**data, "data": {**source, "table": to_json(EARLIER)}}
     train = data.get("train")
     if not isinstance(train, dict) or "anneal" in train or "decay_start" in train:
         return data

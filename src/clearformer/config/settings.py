@@ -19,7 +19,12 @@ from clearformer.config.run import RunConfig, run_from_json
 from clearformer.did_you_mean import closest, nearest
 
 # Names that differ from their setting: the usual ones, and the name of a whole group.
-ALIASES = {"data": "data.source", "lr": "train.learning-rate"}
+ALIASES = {
+    "data": "data.source",
+    "lr": "train.learning-rate",
+    "text": "data.text-column",
+    "label": "data.label-column",
+}
 BUDGETS = ("steps", "epochs", "minutes")
 LEARNING_RATE_NEEDED = (
     "another optimizer needs another learning rate: add --lr (usual are 0.02 for Muon and "

@@ -4,7 +4,7 @@ from clearformer.data.conversations import parse_conversation, read_conversation
 from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCorpus, corpus
 from clearformer.data.corpus_files import DataFolders
 from clearformer.data.documents import Documents, encode_documents, file_texts
-from clearformer.data.files import open_text
+from clearformer.data.files import list_folder, open_text
 from clearformer.data.masked_rows import MaskedBatch, MaskedBatches, SentencePairs, SingleSpan
 from clearformer.data.masking import UNITS, MaskingPolicy
 from clearformer.data.packing import (
@@ -32,10 +32,12 @@ from clearformer.data.rows import (
     encode_texts,
     evaluation_rows,
     label_names,
+    truncated_share,
 )
 from clearformer.data.splits import (
     repeated_rows,
     repeated_text,
+    share_of_rows,
     split_indices,
     split_pairs,
     split_rows,
@@ -47,7 +49,7 @@ from clearformer.data.streams import (
     evaluation_segments,
     evaluation_windows,
 )
-from clearformer.data.tables import Pairs, Table, is_table, read_table
+from clearformer.data.tables import Pairs, Table, all_records, is_table, read_table
 from clearformer.data.texts import TextSource, fingerprint_together
 from clearformer.data.tokens import TokenArray, TokenFile, prepare
 from clearformer.data.write_tables import write_table

@@ -4,7 +4,10 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,11 +24,14 @@ class EmptyInputError(ValueError):
         super().__init__("standard input is empty, but a text is needed: give one, or pipe one in")
 
 
-def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> TextSource:
+def open_text(
+    source: str | os.PathLike[str], stdin: BinaryIO | None = None, include: str | None = None
+) -> TextSource:
     """The text of a file (also .gz), of all text files in a folder or of a glob, or of `-`.
 
     ValueError if it is missing, unreadable or empty; UTF-8 is checked when a tokenizer reads it.
-    Several files are concatenated in the order of their paths.
+    Several files are concatenated in the order of their paths. Of a folder, `include` chooses the
+    files: one or several patterns such as *.py, separated by commas.
     """
     name = os.fspath(source)
     if name == "-":
@@ -36,7 +42,9 @@ def open_text(source: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
     path = Path(name)
     try:
         if path.is_dir():
-            return _several(name, _texts_below(path), f"files that end in {', '.join(TEXTS[:2])}")
+            listing = list_folder(path, include)
+            which = f"files that end in {', '.join(TEXTS[:2])}" if include is None else include
+            return _several(name, list(listing.read), f"{which}{listing.hint(include)}")
         if path.exists():
             piece = _piece(path)
             if piece is None:
@@ -70,15 +78,68 @@ def _several(name: str, paths: list[Path], noun: str) -> TextSource:
     return TextSource(name, pieces)
 
 
-def _texts_below(folder: Path) -> list[Path]:
-    """All text files in a folder and its subfolders, but not hidden ones, sorted by path."""
-    files = []
+@dataclass(frozen=True)
+class FolderListing:
+    """Which files of a folder are read, and how many are not, by reason."""
+
+    read: tuple[Path, ...]
+    size: int  # bytes that are read, as they are on disk
+    skipped: Mapping[str, int]
+
+    def lines(self) -> list[str]:
+        """The listing as `clearformer data` prints it."""
+        lines = [f"{len(self.read):,} files are read, {self.size:,} bytes"]
+        lines += [f"  skipped: {count:,} {reason}" for reason, count in self.skipped.items()]
+        return lines
+
+    def hint(self, include: str | None) -> str:
+        """What to do if nothing is read."""
+        if not self.skipped:
+            return ""
+        skipped = ", ".join(f"{count:,} {reason}" for reason, count in self.skipped.items())
+        advice = '; --include "*.EXTENSION" reads others' if include is None else ""
+        return f" (skipped: {skipped}{advice})"
+
+
+def list_folder(folder: Path, include: str | None = None) -> FolderListing:
+    """The text files in a folder and its subfolders, sorted by path; `include` as in `open_text`.
+
+    Hidden files are skipped, and so are binary ones where `include` would take them.
+    """
+    patterns = None if include is None else [each.strip() for each in include.split(",")]
+    files: list[tuple[str, Path]] = []
+    skipped: Counter[str] = Counter()
+    size = 0
     for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
         inside = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in inside.parts)
-        if path.name.lower().endswith(TEXTS) and not hidden and path.is_file():
-            files.append((inside.as_posix(), path))
-    return [path for _, path in sorted(files)]
+        reason = _reason(path, inside, patterns)
+        if reason is not None:
+            skipped[reason] += 1
+            continue
+        files.append((inside.as_posix(), path))
+        size += path.stat().st_size
+    ordered = dict(sorted(skipped.items(), key=lambda item: (-item[1], item[0])))
+    return FolderListing(tuple(path for _, path in sorted(files)), size, ordered)
+
+
+def _reason(path: Path, inside: Path, patterns: Sequence[str] | None) -> str | None:
+    """Why a file of a folder is not read; None: it is."""
+    if any(part.startswith(".") for part in inside.parts):
+        return "hidden"
+    if patterns is None:
+        if not path.name.lower().endswith(TEXTS):
+            return f"that end in {path.suffix.lower()}" if path.suffix else "without an extension"
+    elif not any(fnmatch(path.name, each) or fnmatch(inside.as_posix(), each) for each in patterns):
+        return "that do not match"
+    if not path.stat().st_size:
+        return "empty"
+    if patterns is not None and path.suffix != ".gz":
+        with path.open("rb") as file:
+            if b"\0" in file.read(8192):
+                return "that are binary, not text"
+    return None
 
 
 def _piece(path: Path) -> SourceFile | None:

@@ -71,7 +71,13 @@ def _table(path: str, source_column: str, target_column: str) -> tuple[Pairs, tu
         first = rows[0][1] if rows else []
         if len(first) == 2 and not {source_column, target_column} <= set(first):
             return _bare(path, rows, source_column, target_column)
-    sides = [read_table(path, column, None).texts for column in (source_column, target_column)]
+    sides = [
+        read_table(path, column, None, flags=(flag, "")).texts
+        for column, flag in (
+            (source_column, "--source-column"),
+            (target_column, "--target-column"),
+        )
+    ]
     sources, targets = (tuple(text.strip() for text in side) for side in sides)
     return Pairs(path, sources, targets), ()
 

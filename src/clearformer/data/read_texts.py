@@ -5,17 +5,20 @@ from collections.abc import Iterator
 
 from clearformer.data.files import open_text
 from clearformer.data.tables import READ_EXTENSIONS, Table, ending_of, read_table
+from clearformer.table_options import EARLIER, LabelledFormat
 
 # Extensions of files whose lines are not texts.
-NOT_LINES = (".ndjson", ".xml", ".html", ".yaml", ".yml", ".parquet", ".xlsx")
+NOT_LINES = (".xml", ".html", ".yaml", ".yml", ".xls", ".ods", ".docx", ".pdf")
 
 
-def read_texts(source: str | os.PathLike[str], column: str = "text") -> Table:
+def read_texts(
+    source: str | os.PathLike[str], column: str = "text", options: LabelledFormat = EARLIER
+) -> Table:
     """The texts of a file: a column of a table, or one text per line; `-` is standard input.
 
     Empty lines are an error, so that row i of the result is line i.
     """
-    table = table_column(source, column)
+    table = table_column(source, column, options, flag="--text")
     if table is not None:
         return table
     name, lines = text_lines(source)
@@ -28,10 +31,17 @@ def read_texts(source: str | os.PathLike[str], column: str = "text") -> Table:
     return Table(name, texts, None)
 
 
-def table_column(source: str | os.PathLike[str], column: str) -> Table | None:
-    """The column of a table; None if the file is not a table."""
+def table_column(
+    source: str | os.PathLike[str],
+    column: str,
+    options: LabelledFormat = EARLIER,
+    flag: str = "",
+) -> Table | None:
+    """The column of a table, which `flag` names; None if the file is not a table."""
     name = os.fspath(source)
-    return read_table(name, column, None) if ending_of(name) in READ_EXTENSIONS else None
+    if ending_of(name) not in READ_EXTENSIONS:
+        return None
+    return read_table(name, column, None, options, (flag, ""))
 
 
 def text_lines(source: str | os.PathLike[str]) -> tuple[str, Iterator[str]]:

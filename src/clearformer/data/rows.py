@@ -223,6 +223,12 @@ def count_truncated(rows: Rows, length: int) -> int:
     return int((rows.lengths > length - len(rows.prefix_ids) - len(rows.suffix_ids)).sum())
 
 
+def truncated_share(rows: Rows, length: int) -> float:
+    """The share of all tokens that truncation to `length` leaves out."""
+    kept = int(_cut_lengths(rows, length).sum())
+    return 1 - kept / max(int(rows.lengths.sum()), 1)
+
+
 def _row(rows: Rows, row: int, length: int, cut: Cut) -> NDArray[np.int64]:
     """One row, truncated to `length`, with prefix and suffix."""
     max_tokens = length - len(rows.prefix_ids) - len(rows.suffix_ids)

@@ -3,6 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from clearformer.data.tables import Pairs, Table
 from clearformer.data.texts import TextSource
@@ -34,13 +35,16 @@ def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSo
     return text.part(0, cut), text.part(cut, text.size)
 
 
-def split_rows(table: Table, share: float, seed: int) -> tuple[Table, Table]:
+def split_rows(
+    table: Table, share: float, seed: int, keep_rare: bool = False
+) -> tuple[Table, Table]:
     """Split off about `share` of the rows of each label for validation.
 
     The choice depends on the text of a row and the seed, not on the order: rows may be added or
-    sorted, and equal texts stay in one part.
+    sorted, and equal texts stay in one part. With `keep_rare`, labels with a single text stay in
+    training.
     """
-    validation = _validation_rows(table, share, seed)
+    validation = _validation_rows(table, share, seed, keep_rare)
     rows = range(len(table))
     return table.select([r for r in rows if r not in validation]), table.select(sorted(validation))
 
@@ -58,7 +62,7 @@ def split_indices(texts: Sequence[str], share: float, seed: int, name: str) -> t
     return [row for row in range(len(texts)) if row not in validation], sorted(validation)
 
 
-def _validation_rows(table: Table, share: float, seed: int) -> set[int]:
+def _validation_rows(table: Table, share: float, seed: int, keep_rare: bool = False) -> set[int]:
     """The indices of the rows for validation."""
     _require_share(share)
     groups: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
@@ -73,6 +77,8 @@ def _validation_rows(table: Table, share: float, seed: int) -> set[int]:
         last = ordered[count - 1][0]
         chosen = {row for key, row in ordered if key <= last}
         if len(chosen) == len(ordered):
+            if keep_rare and len(groups) > 1:
+                continue
             whose = "there are" if table.labels is None else f"label {label!r} has"
             different = len({key for key, _ in ordered})
             raise ValueError(
@@ -80,7 +86,29 @@ def _validation_rows(table: Table, share: float, seed: int) -> set[int]:
                 f"to split off a validation part: give more rows, or a validation file"
             )
         validation |= chosen
+    if not validation:
+        raise ValueError(
+            f"{table.name}: no label has two different texts, so that none can be held back: give "
+            f"more rows, or a validation file"
+        )
     return validation
+
+
+def share_of_rows(table: Table, share: float, seed: int) -> Table:
+    """About `share` of the rows of each label, at least one; smaller shares are parts of larger."""
+    if share >= 1:
+        return table
+    groups: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
+    for row, text in enumerate(table.texts):
+        label = "" if table.labels is None else table.labels[row]
+        key = hashlib.sha256(f"share {seed} {text}".encode("utf-8", "surrogatepass")).digest()
+        groups[label].append((key, row))
+    kept = [
+        row
+        for several in groups.values()
+        for _, row in sorted(several)[: max(1, round(share * len(several)))]
+    ]
+    return replace(table.select(sorted(kept)), notes=table.notes)
 
 
 def repeated_rows(training: Table, evaluation: Table) -> int:

@@ -1,18 +1,16 @@
-"""Reads tables of texts with labels: .csv, .tsv, .jsonl and .json, also with .gz."""
+"""Tables of texts, with or without labels, and pairs of texts."""
 
-import contextlib
-import csv
-import io
-import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePath
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from clearformer.data.files import read_file
-
-ENDINGS = (".csv", ".tsv", ".jsonl")  # always tables; a .json may also be a training text
-READ_EXTENSIONS = (*ENDINGS, ".json")
-MAX_FIELD = 2**27  # characters in a field of a table
+from clearformer.data.cleaning import Row, clean, matching_labels, rare_classes
+from clearformer.data.table_files import READ_EXTENSIONS as READ_EXTENSIONS
+from clearformer.data.table_files import Record, TableFile, Value, listed, open_table, text_of
+from clearformer.data.table_files import ending_of as ending_of
+from clearformer.data.table_files import is_table as is_table
+from clearformer.table_options import EARLIER, LabelledFormat, TableFormat
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,8 @@ class Table:
     name: str
     texts: tuple[str, ...]
     labels: tuple[str, ...] | None
+    rows: tuple[int, ...] | None = field(default=None, compare=False)  # where each is in the file
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what was left out or changed
 
     def __post_init__(self) -> None:
         assert self.labels is None or len(self.labels) == len(self.texts)
@@ -30,13 +30,47 @@ class Table:
         return len(self.texts)
 
     def select(self, rows: Sequence[int]) -> "Table":
-        """Only these rows, in this order."""
-        labels = self.labels
+        """Only these rows, in this order, without the notes."""
+        labels, places = self.labels, self.rows
         return Table(
             self.name,
             tuple(self.texts[row] for row in rows),
             None if labels is None else tuple(labels[row] for row in rows),
+            None if places is None else tuple(places[row] for row in rows),
         )
+
+    def with_labels_of(self, names: Sequence[str]) -> "Table":
+        """The same rows, with labels in the spelling of a model's classes."""
+        if self.labels is None:
+            return self
+        return replace(self, labels=tuple(matching_labels(self.labels, names)))
+
+    def without_rare(self, choice: str) -> "Table":
+        """The table with what `choice` (keep, drop, error) does to classes of a single text."""
+        rare = rare_classes(self.texts, self.labels or ())
+        if not rare or len(rare) == len(set(self.labels or ())):
+            return self  # nothing could be held back of any class: splitting says so
+        names = listed((repr(each) for each in rare), most=5)
+        what = f"{len(rare):,} classes have" if len(rare) > 1 else "1 class has"
+        if choice == "error":
+            raise ValueError(
+                f"{self.name}: {what} a single text ({names}), of which none can be held back: "
+                f"give more rows, keep them in training with --rare keep, or --rare drop"
+            )
+        if choice == "drop":
+            assert self.labels is not None
+            kept = [row for row, label in enumerate(self.labels) if label not in rare]
+            note = f"{what} a single text and {_were(rare)} left out: {names} (--rare keep)"
+            return replace(self.select(kept), notes=(*self.notes, note))
+        note = (
+            f"{what} a single text and {_were(rare)} kept in training alone, so nothing measures "
+            f"{'them' if len(rare) > 1 else 'it'}: {names} (--rare drop)"
+        )
+        return replace(self, notes=(*self.notes, note))
+
+
+def _were(rare: Iterable[str]) -> str:
+    return "were" if len(list(rare)) > 1 else "was"
 
 
 @dataclass(frozen=True)
@@ -59,156 +93,112 @@ class Pairs:
         )
 
 
-Record = tuple[str, dict[str, object]]  # where it is, and its fields by column
-
-
-def ending_of(source: str) -> str:
-    """The extension of a file, such as .csv, without .gz."""
-    return PurePath(source.lower().removesuffix(".gz")).suffix
-
-
-def is_table(source: str) -> bool:
-    """Whether a path is that of a table, not of a text."""
-    return source.lower().removesuffix(".gz").endswith(ENDINGS)
-
-
-def read_table(path: str | Path, text: str = "text", label: str | None = "label") -> Table:
+def read_table(
+    path: str | Path,
+    text: str = "text",
+    label: str | None = "label",
+    options: LabelledFormat = EARLIER,
+    flags: tuple[str, str] = ("--text", "--label"),
+) -> Table:
     """The columns `text` and `label` of a table; texts alone if `label` is None.
 
-    A .json file is a list of objects, or of texts if `label` is None.
+    A .json file is a list of objects, or of texts if `label` is None. `options` decide about rows
+    without a label and the like; by default every row is read, and an empty label is an error.
+    `flags` name the columns on the command line; an empty one is not mentioned.
     """
-    name = str(path)
-    texts, labels = [], []
-    for where, record in read_records(path, text):
-        for column in (text, label):
-            if column is not None and column not in record:
-                raise ValueError(
-                    f"{name}, {where}: there is no column {column!r}; the columns are "
-                    f"{_listed(record)}"
-                )
-        texts.append(_field(name, where, text, record[text]))
-        if label is not None:
-            value = _field(name, where, label, record[label])
-            if not value.strip():
-                raise ValueError(f"{name}, {where}: the label (column {label!r}) is empty")
-            labels.append(value)
-    if not texts:
-        raise ValueError(f"{name}: there are no rows below the header")
-    return Table(name, tuple(texts), None if label is None else tuple(labels))
-
-
-def read_records(path: str | Path, text: str = "text") -> Iterator[Record]:
-    """The rows of a table with where each stands; a text of a .json list is the column `text`."""
-    path = Path(path)
-    name = str(path)
-    ending = ending_of(name)
-    if ending not in READ_EXTENSIONS:
+    file = open_table(path, options, text)
+    columns = [_Column(text, flags[0], TEXT_NAMES, options.empty == "skip")]
+    if label is not None:
+        columns.append(_Column(label, flags[1], LABEL_NAMES, options.unlabelled == "skip"))
+    rows, seen = list[Row](), False
+    for index, (where, record) in enumerate(file.records):
+        if not seen:
+            columns, seen = [_found(file, where, record, each) for each in columns], True
+        for each in columns:
+            # A row of JSON may lack a field, but not all of them.
+            if each.spelled not in record and (index == 0 or not each.optional):
+                raise _no_column(file, where, each, record)
+        values = [
+            text_of(file.name, where, each.name, record.get(each.spelled, "")) for each in columns
+        ]
+        rows.append(Row(index, where, values[0], values[1] if label is not None else None))
+    if not rows:
+        header = dict.fromkeys(file.columns or ())
+        for each in columns:
+            if header and _found(file, "line 1", {**header}, each).spelled not in header:
+                raise _no_column(file, "line 1", each, header)
+        raise ValueError(f"{file.name}: there are no rows below the header")
+    kept = clean(file.name, rows, options, file.notes.append)
+    if not kept:
         raise ValueError(
-            f"{path} is not a table: its name must end in {', '.join(READ_EXTENSIONS)}"
+            f"{file.name}: none of its {len(rows):,} rows can be used: {file.notes[-1]}"
         )
-    content = "".join(read_file(path).decoded())
-    match ending:
-        case ".json":
-            return _json(name, content, text)
-        case ".jsonl":
-            return _jsonl(name, content)
-        case _:
-            return _delimited(name, content, Commas if ending == ".csv" else Tabs)
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Names of columns for an error message: at most 20, on one line."""
-    shown = [name if name.isprintable() else repr(name) for name in names]
-    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "") if shown else "none"
-
-
-def _field(name: str, where: str, column: str, value: object) -> str:
-    """A field as text; JSON may have numbers and booleans as labels."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    if isinstance(value, int | float):
-        return json.dumps(value)
-    raise ValueError(
-        f"{name}, {where}: column {column!r} holds {value!r:.60}, but a text is needed"
+    return Table(
+        file.name,
+        tuple(row.text for row in kept),
+        None if label is None else tuple(row.label or "" for row in kept),
+        tuple(row.place for row in kept),
+        tuple(file.notes),
     )
 
 
-class Commas(csv.excel):
-    """CSV as written by spreadsheets; anything else is an error."""
-
-    strict = True
-
-
-class Tabs(csv.excel_tab):
-    """TSV without quoting: a single quotation mark must not span several rows."""
-
-    quoting = csv.QUOTE_NONE
+def read_records(path: str | Path, text: str = "text") -> Iterator[Record]:
+    """The rows of a table with their places; a text of a .json list is the column `text`."""
+    return open_table(path, column=text).records
 
 
-def _delimited(name: str, content: str, dialect: type[csv.Dialect]) -> Iterator[Record]:
-    reader = csv.reader(io.StringIO(content, newline=""), dialect)
-    columns: list[str] | None = None
-    line = 1
-    with _long_fields():
-        try:
-            for fields in reader:
-                if columns is None:
-                    columns = fields
-                    if len(set(columns)) != len(columns):
-                        raise ValueError(
-                            f"{name}, line 1: two columns have the same name: {_listed(columns)}"
-                        )
-                elif fields:
-                    if len(fields) != len(columns):
-                        raise ValueError(
-                            f"{name}, line {line}: it has {len(fields)} fields, but there are "
-                            f"{len(columns)} columns: {_listed(columns)}"
-                        )
-                    yield f"line {line}", dict(zip(columns, fields, strict=True))
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise ValueError(f"{name}, line {line}: it cannot be read ({error})") from None
+def all_records(
+    path: str | Path, options: TableFormat = EARLIER, column: str = "text"
+) -> tuple[tuple[str, ...], list[dict[str, Value]]]:
+    """The columns of a table, and every row of it with all its fields."""
+    file = open_table(path, options, column)
+    records = [record for _, record in file.records]
+    if file.columns is not None:
+        return file.columns, records
+    columns = dict.fromkeys(name for record in records for name in record)
+    return tuple(columns), records
 
 
-@contextlib.contextmanager
-def _long_fields() -> Iterator[None]:
-    """Raise the field limit of the csv module, 131,072 characters, which is global."""
-    before = csv.field_size_limit(MAX_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+@dataclass(frozen=True)
+class _Column:
+    """A column that is looked for."""
+
+    name: str
+    flag: str  # that names it
+    usual: tuple[str, ...]  # names that such columns often have
+    optional: bool  # whether a row may lack it
+    spelled: str = ""  # as in the file
 
 
-def _jsonl(name: str, content: str) -> Iterator[Record]:
-    # Only \n: str.splitlines would also split at characters that JSON allows inside a string.
-    for line, each in enumerate(content.split("\n"), start=1):
-        if not each.strip():
-            continue
-        try:
-            record = json.loads(each)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{name}, line {line}: it is not JSON ({error})") from None
-        if not isinstance(record, dict):
-            raise ValueError(f"{name}, line {line}: it is {each[:40]}, but an object is needed")
-        yield f"line {line}", record
+TEXT_NAMES = ("text", "message", "review", "comment", "content", "body", "sentence", "description")
+LABEL_NAMES = ("label", "class", "category", "topic", "target", "sentiment", "tag", "intent")
 
 
-def _json(name: str, content: str, column: str) -> Iterator[Record]:
-    try:
-        items = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name}: it is not JSON ({error})") from None
-    if not isinstance(items, list):
+def _found(file: TableFile, where: str, record: dict[str, Value], column: _Column) -> _Column:
+    """The column as the file spells it; other capitals are accepted."""
+    known = file.columns or tuple(record)
+    near = [name for name in known if name.casefold() == column.name.strip().casefold()]
+    spelled = near[0] if len(near) == 1 and column.name not in known else column.name
+    if spelled in file.repeated:
         raise ValueError(
-            f"{name}: it begins with {content.strip()[:20]!r}, but a list of texts or of objects "
-            f"is needed"
+            f"{file.name}, line 1: two columns have the same name, {spelled!r}: "
+            f"{listed(known)}; rename one of them"
         )
-    for number, each in enumerate(items, start=1):
-        if not isinstance(each, str | dict):
-            raise ValueError(
-                f"{name}, item {number}: it is {each!r:.40}, but a text or an object is needed"
-            )
-        yield f"item {number}", each if isinstance(each, dict) else {column: each}
+    return replace(column, spelled=spelled)
+
+
+def _no_column(
+    file: TableFile, where: str, column: _Column, record: dict[str, Value] | dict[str, None]
+) -> ValueError:
+    """The error for a missing column, with the flag that names the most likely one instead."""
+    usual = [name for name in record if any(each in name.casefold() for each in column.usual)]
+    longest = max(record, key=lambda name: len(str(record[name])), default="")
+    guess = next(iter(usual), longest if column.usual is TEXT_NAMES else "COLUMN")
+    quoted = shlex.quote(guess) if guess.isprintable() else "COLUMN"
+    hint = f": {column.flag} {quoted}" if column.flag and record else ""
+    if len(record) == 1 and file.columns is not None:
+        hint = "; check --delimiter"
+    return ValueError(
+        f"{file.name}, {where}: there is no column {column.name!r}; the columns are "
+        f"{listed(record)}{hint}"
+    )

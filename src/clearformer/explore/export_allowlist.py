@@ -39,7 +39,9 @@ GET_ROUTES: dict[str, tuple[str, ...]] = {
     "/api/traces/{id}/mlp": ("layer", "i", "k"),
 }
 # The POST routes that compute something and change nothing.
-POST_ROUTES = ("/api/probe", "/api/permute", "/api/attribute", "/api/corrupt", "/api/compare")
+POST_ROUTES = (
+    "/api/probe", "/api/permute", "/api/attribute", "/api/corrupt", "/api/coding", "/api/compare",
+)  # fmt: skip
 PATTERNS = {
     re.compile(re.escape(path).replace(r"\{id\}", ID)): frozenset(names)
     for path, names in GET_ROUTES.items()

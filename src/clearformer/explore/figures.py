@@ -172,6 +172,17 @@ def curve(records: Sequence[Mapping[str, Any]], figure: str, title: str = "") ->
     return drawing
 
 
+def learning_curve(points: Sequence[tuple[float, float, float]], figure: str) -> Figure:
+    """A validation figure by the percentage of the training data, with its standard error."""
+    drawing = Figure(figsize=(6, 4), layout="constrained")
+    axes = drawing.subplots()
+    percent, values, errors = zip(*points, strict=True)
+    axes.errorbar(percent, values, yerr=errors, marker="o", capsize=3)
+    name = figure.replace("_", " ")
+    axes.set(xlabel="training data (%)", ylabel=f"validation {name}", xlim=(0, 105))
+    return drawing
+
+
 def _smooth(values: Sequence[float], weight: float = 0.95) -> list[float]:
     """An exponential moving average that starts at the first value."""
     smoothed, total, norm = [], 0.0, 0.0

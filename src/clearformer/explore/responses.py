@@ -344,6 +344,23 @@ class CorruptResponse(ApiModel):
     seed: int
 
 
+class CodedToken(Token):
+    bits: float
+    start: int
+    width: int
+    words: int
+    low: str
+    range: str
+
+
+class CodingResponse(ApiModel):
+    tokens: list[CodedToken]
+    precision: int
+    bytes: int
+    code_bytes: int
+    xz_bytes: int
+
+
 class Histogram(ApiModel):
     edges: list[float]
     counts: list[int]

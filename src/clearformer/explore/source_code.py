@@ -41,6 +41,7 @@ STAGES = {
     "logits": "core.heads.NextToken.forward",
     "basic": "core.basic.attend",
     "sample": "generate.sampling.sample",
+    "coding": "inference.entropy_coder.interval",
     "pre": "core.block.pre_norm",
     "post": "core.block.post_norm",
     "mask": "core.patterns.Causal",

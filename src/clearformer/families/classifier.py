@@ -1,5 +1,7 @@
 """Text classifiers: that of the first source document, and a stronger one without pretraining."""
 
+from dataclasses import replace
+
 from clearformer.config import (
     Biases,
     Classifier,
@@ -68,7 +70,15 @@ def pairs() -> ModelConfig:
     )
 
 
-CLASSIFIER = {"imdb": seed, "pairs": pairs}
+def small() -> ModelConfig:
+    """The same with a sixteenth of the buckets for pairs: for a few thousand texts.
+
+    Nearly all the time of a step goes into the table of pairs, of which few texts use little.
+    """
+    return replace(pairs(), name="classifier-small", neighbours=Neighbours(buckets=2**14))
+
+
+CLASSIFIER = {"imdb": seed, "pairs": pairs, "small": small}
 
 
 def classifier(size: str = "imdb") -> ModelConfig:

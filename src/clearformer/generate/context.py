@@ -72,6 +72,27 @@ def check_prompt_length(length: int, config: ModelConfig, limit: int | None) -> 
         )
 
 
+def fit_prompt(
+    sequence: GeneratedSequence, rule: ContextOverflow, config: ModelConfig, limit: int | None
+) -> None:
+    """Let a sliding window drop the beginning of a prompt that does not fit; else ValueError."""
+    if limit is not None and len(sequence) > limit and isinstance(rule, SlidingWindow):
+        handle_overflow(sequence, rule, limit)
+    check_prompt_length(len(sequence), config, limit)
+
+
+def prompt_note(
+    length: int, rule: ContextOverflow, config: ModelConfig, limit: int | None
+) -> str | None:
+    """What a sliding window does to a prompt of this length; None if it fits."""
+    if limit is None or length <= limit or not isinstance(rule, SlidingWindow):
+        return None
+    return (
+        f"the prompt has {length:,} tokens, but the context of {config.name} is {limit:,}: its "
+        f"last {rule.kept(limit):,} tokens are continued (`context_overflow` stop refuses it)"
+    )
+
+
 def remaining_tokens(sequences: Sequence[GeneratedSequence], limit: int | None) -> int:
     """How many tokens the longest of these sequences can still generate within the limit."""
     needed = max(sequence.config.max_tokens - len(sequence.generated) for sequence in sequences)

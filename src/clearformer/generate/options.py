@@ -28,6 +28,7 @@ from clearformer.generate.context import (
     check_prompt_length,
     context_limit,
     default_overflow,
+    prompt_note,
 )
 from clearformer.generate.detokenize import Token
 from clearformer.generate.json_schema import parse_schema, schema_pattern
@@ -248,15 +249,24 @@ class Generation:
     draft: Draft | None
     beam: Beam | None
 
-    def check_prompts(self, prompts: Sequence[Prompt], where: str = "") -> None:
-        """ValueError for a prompt that does not fit; `where` is the file that they come from."""
-        limit = context_limit(self.overflow, self.model.config)
+    def check_prompts(self, prompts: Sequence[Prompt], where: str = "") -> list[str]:
+        """Notes on prompts of which only the end fits; ValueError for one that is not to be cut.
+
+        `where` is the file that they come from.
+        """
+        config, rule, notes = self.model.config, self.overflow, list[str]()
+        limit = context_limit(rule, config)
         for number, prompt in enumerate(prompts, 1):
+            place = f"{where}, line {number}: " if where else ""
+            length = len(self.model.encode(prompt))
+            if (note := prompt_note(length, rule, config, limit)) is not None and self.beam is None:
+                notes.append(f"{place}{note}")
+                continue
             try:
-                check_prompt_length(len(self.model.encode(prompt)), self.model.config, limit)
+                check_prompt_length(length, config, limit)
             except ValueError as problem:
-                place = f"{where}, line {number}: " if where else ""
                 raise ValueError(f"{place}{problem}") from None
+        return notes
 
     def start(self, prompt: Prompt) -> GeneratedSequence:
         """An empty sequence for one prompt, as `stream` takes it."""

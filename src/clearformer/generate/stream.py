@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from clearformer.generate.context import (
     ContextOverflow,
-    check_prompt_length,
     context_limit,
     default_overflow,
+    fit_prompt,
     handle_overflow,
     remaining_tokens,
 )
@@ -178,7 +178,7 @@ def generate_tokens(
     overflow = context_overflow or default_overflow(model.config)
     limit = context_limit(overflow, model.config)
     for sequence in sequences:
-        check_prompt_length(len(sequence), model.config, limit)
+        fit_prompt(sequence, overflow, model.config, limit)
     if draft is not None:
         require_rollback(model)
         draft.check_compatible(model)

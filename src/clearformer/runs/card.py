@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clearformer.escape import escape_line
+from clearformer.runs.remarks import remarks
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run
@@ -40,8 +41,12 @@ def card(run: Run) -> str:
         used = now.best if now.last is None or run.selected.step == now.best["step"] else now.last
         reached = f"{figure} {used['value']:.4f} at step {used['step']}, {run.selected.why}"
         reached += f"; {run.protocol}" if run.protocol else ""
-    folder = escape_line(shlex.quote(run.folder.name))
-    return f"""# {_plain(model.name)} on {_plain(Path(run.config.data.source).name)}
+    # Absolute, so that the commands work from anywhere.
+    folder = escape_line(shlex.quote(str(run.folder.absolute())))
+    beside = f"| baseline | {run.baseline} |\n" if run.baseline else ""
+    noted = "".join(f"\n- {_plain(remark)}" for remark in remarks(run))
+    return (
+        f"""# {_plain(model.name)} on {_plain(Path(run.config.data.source).name)}
 
 | | |
 |---|---|
@@ -52,11 +57,14 @@ def card(run: Run) -> str:
 | training | {run.state.step:,} steps of {train.batch_size} sequences, {minutes:.1f} minutes |
 | optimizer | {type(train.optimizer).__name__}, learning rate {train.learning_rate:g} |
 | validation | {reached} |
-
+{beside}
 ![loss](loss.png)
 
     clearformer {verb} {folder} "{example[verb]}"
     clearformer evaluate {folder}
 
 `config.json` holds every setting; `checkpoints/step-N/` each open on their own.
-"""
+{noted}
+""".rstrip()
+        + "\n"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,36 @@ class Evaluation:
     def lines(self) -> list[str]:
         """The report as `clearformer evaluate` prints it."""
         return self.report.lines(self.in_float32)
+
+    def document(self) -> dict[str, object]:
+        """The report as JSON, with the notes."""
+        before = {} if self.in_float32 is None else {"in_float32": self.in_float32.document()}
+        return {**self.report.document(), **before, "notes": list(self.notes)}
+
+    def rows(
+        self, *, probabilities: bool = False, worst_first: bool = False
+    ) -> list[dict[str, object]]:
+        """Of a classifier: every text with all columns of its table, and what was predicted.
+
+        Args:
+            probabilities (bool): Add a column for each class. Default: False.
+            worst_first (bool): Put the most confident mistakes first. Default: False.
+
+        Returns:
+            list of dict: The columns, then ``predicted``, ``probability`` and ``correct``.
+        """
+        return self.report.table_rows(probabilities=probabilities, worst_first=worst_first)
+
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        probabilities: bool = False,
+        worst_first: bool = False,
+    ) -> None:
+        """Write `rows` as a .csv, .tsv, .jsonl or .json table."""
+        rows = self.rows(probabilities=probabilities, worst_first=worst_first)
+        data.write_table(Path(path), rows)
 
     def __str__(self) -> str:
         return "\n".join([*(f"note: {note}" for note in self.notes), *self.lines()])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearformer import console
 from clearformer.escape import escape_line
+from clearformer.runs.remarks import remarks
 
 if TYPE_CHECKING:
     from clearformer.runs.run import Run
@@ -70,8 +71,12 @@ class Reporter:
     def end(self, run: Run) -> None:
         if run.state.empty:
             self.say(f"note: {run.state.empty:,} steps had no target and changed nothing")
+        for remark in remarks(run):
+            self.say(f"note: {remark}")
         if run.state.best is not None:
             console.say(f"{run.folder}: {result(run)}")
+        if run.baseline is not None:
+            console.say(f"for comparison: {run.baseline}")
 
 
 class Silent(Reporter):
@@ -122,7 +127,10 @@ class JsonLines(Reporter):
         self.write({"event": "samples", "step": step, "ids": ids})
 
     def end(self, run: Run) -> None:
-        pass
+        for remark in remarks(run):
+            self.write({"event": "note", "text": remark})
+        if run.baseline is not None:
+            self.write({"event": "baseline", "text": run.baseline})
 
 
 class Plain(Reporter):
@@ -269,8 +277,11 @@ class Notebook(Plain):
             self.show(sentence)
 
     def end(self, run: Run) -> None:
+        self.show(*(f"note: {remark}" for remark in remarks(run)))
         if run.state.best is not None:
             self.show(f"{run.folder}: {result(run)}")
+        if run.baseline is not None:
+            self.show(f"for comparison: {run.baseline}")
 
     def _update(self) -> None:
         self.last = time.monotonic()
@@ -292,8 +303,10 @@ def summary(run: Run) -> list[str]:
     train = run.config.train
     budget = f"{train.minutes:g} minutes" if train.minutes else f"{run.total_steps:,} steps"
     verb = f"continuing at step {run.state.step}" if run.resumed else "training"
+    learn = sum(each.numel() for each in run.model.parameters() if each.requires_grad)
+    learning = "" if learn == parameters else f", of which {learn:,} learn"
     return [
-        f"{verb}: {run.config.model.name}, {parameters:,} parameters, on "
+        f"{verb}: {run.config.model.name}, {parameters:,} parameters{learning}, on "
         f"{run.config.data.source} ({run.task.steps_per_epoch:,} steps an epoch), {budget}, "
         f"into {run.folder}"
     ]

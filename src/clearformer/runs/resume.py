@@ -9,6 +9,7 @@ from typing import Any
 from clearformer.config import RunConfig, TrainConfig, run_from_json, to_json
 from clearformer.runs import metrics
 from clearformer.runs.exit_codes import NON_FINITE
+from clearformer.table_options import TableOptions
 from clearformer.training.step import NonFiniteError
 
 # Length, evaluations, saving. The path of the data may change too: its hash must not.
@@ -44,6 +45,8 @@ def continued(
     if new["train"]["decay_start"] == TrainConfig.decay_start:
         # The default, which was another one when the run was started.
         new["train"]["decay_start"] = old["train"]["decay_start"]
+    if new["data"]["table"] == to_json(TableOptions()):
+        new["data"]["table"] = old["data"]["table"]  # likewise
     wrong, notes = [], []
     for path, before, now in differences(old, new):
         if path in CHANGEABLE:

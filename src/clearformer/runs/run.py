@@ -46,6 +46,7 @@ class Run:
     """Training of one config in one folder, new or resumed."""
 
     lock: Lock | None = None  # held by the main process
+    baseline: str | None = None  # of a simple method on the same data, once the run has ended
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class Run:
         model = self.make(self.config.model, train.seed)
         self.facts = opening.identity(self.task, model, self.make, saved, origin)
         opening.prepare_model(model, self.config, saved, origin)
+        self.task.prepare(model)
         device = group.device(device_of(train.device))
         self.model = model.to(device)
         self.parallel = parallelism(group, train.parallel)

@@ -26,6 +26,7 @@ from clearformer.safe_json import read_run_json
 from clearformer.text.chat_template import ChatTemplate
 
 DEFAULT_PRESET = "modern-tiny"
+TABLE_PRESET = "classifier-small"  # for a table, of which a model learns the labels
 CLASSIFY = "classify"  # in place of a preset: a new head on the model of --from
 CHAT = "chat"  # in place of a preset: conversations for the model of --from
 
@@ -35,9 +36,10 @@ def starting_config(
     source: Path | None = None,
     out: Path | None = None,
     resume: bool = False,
+    table: bool = False,
 ) -> tuple[str, RunConfig]:
     """The name and the config of the run to resume in `out`, of the model to fine-tune in
-    `source`, or of a preset."""
+    `source`, or of a preset; without a name, one for a text or for a `table`."""
     if resume and out is not None and (name is None or source is not None):
         saved = saved_config(out)
         if saved is not None:
@@ -55,8 +57,21 @@ def starting_config(
         raise ValueError("chat teaches a trained model to answer: add --from RUN")
     if name in ADAPTED:
         raise ValueError(f"{name} gives a trained model a new head: add --from RUN")
-    name = DEFAULT_PRESET if name is None else name
+    if name is None:
+        name = TABLE_PRESET if table else DEFAULT_PRESET
     return name, preset_config(name)
+
+
+def config_in_file(path: Path) -> RunConfig:
+    """The settings in the config.json of a run, or of the folder that holds it, to repeat it."""
+    path = path / "config.json" if path.is_dir() else path
+    if not os.path.lexists(path):
+        raise ValueError(f"there is no {path}: give the config.json of a run")
+    document = read_run_json(path)
+    try:
+        return run_from_json(document)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path} cannot be read: {problem}") from None
 
 
 def run_folder(name: str, data: DataConfig) -> Path:
@@ -76,11 +91,7 @@ def saved_config(folder: Path) -> RunConfig | None:
     path = folder / "config.json"
     if not os.path.lexists(path):
         return None
-    document = read_run_json(path)
-    try:
-        return run_from_json(document)
-    except (ValueError, RecursionError) as problem:
-        raise ValueError(f"{path} cannot be read: {problem}") from None
+    return config_in_file(path)
 
 
 def finetune_config(source: Path, name: str | None = None) -> RunConfig:

@@ -13,10 +13,12 @@ from torch import Tensor
 from clearformer import data
 from clearformer.config import Classifier, RunConfig
 from clearformer.core.model import Batch, Transformer
-from clearformer.escape import escape_line
 from clearformer.inference.modes import inference_mode
 from clearformer.tasks import sources
+from clearformer.tasks.baseline import baseline
+from clearformer.tasks.class_report import ClassReport, class_report
 from clearformer.tasks.measured import Measured, standard_error
+from clearformer.tasks.predictions import Prediction
 from clearformer.tasks.task import (
     EvaluationData,
     EvaluationOptions,
@@ -24,13 +26,14 @@ from clearformer.tasks.task import (
     LoadedTask,
     Material,
     PairLengths,
-    Report,
     Task,
     rows_at_a_time,
 )
 from clearformer.text import Tokenizer
+from clearformer.training.class_weights import balanced, weight_classes
 
 SAMPLED = 500  # texts from which the mean length is estimated
+UNSURE = 0.02  # standard error of an accuracy that tells little
 
 
 # --- verbs ---------------------------------------------------------------------------------
@@ -45,10 +48,20 @@ class Classification:
     probabilities: dict[str, float]
     cut: bool  # whether the text was longer than the model's context and was truncated
 
-    def row(self) -> dict[str, object]:
-        """A row of a table, with probabilities rounded to six digits."""
-        rounded = {name: round(share, 6) for name, share in self.probabilities.items()}
-        return {"text": self.text, "label": self.label, "probabilities": rounded}
+    @property
+    def probability(self) -> float:
+        """Of the most likely class."""
+        return self.probabilities[self.label]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What was classified, by column."""
+        return {"text": self.text}
+
+    @property
+    def prediction(self) -> Prediction:
+        """As a row of a table needs it."""
+        return Prediction(self.probabilities)
 
 
 def classify(
@@ -109,9 +122,12 @@ def predict(model: Transformer, rows: data.Rows, config: RunConfig, batch_size: 
 class Labels(LoadedTask):
     """A table of texts with their labels."""
 
+    report: ClassReport | None = None  # of the last evaluation
+
     def _load(
         self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
+        self.folders = folders
         training, validation = sources.tables(config.data, folders, config.train.seed)
         self.names = data.label_names(training)
         self.tokenizer, tokenizer_notes = sources.tokenizer_for(
@@ -132,14 +148,15 @@ class Labels(LoadedTask):
         )
         self.steps_per_epoch = self.batches.steps_per_epoch
         self.identity = f"{rows.sha256()} {self.validation.sha256()}"
-        notes = list(tokenizer_notes)
+        notes = [*training.notes, *validation.notes, *tokenizer_notes]
         if self.batches.cut_rows:
             every = self.batches.cut_rows == len(rows)
             which = "all" if every else f"{self.batches.cut_rows:,} of"
-            advice = ": a longer --length would show more of them" if every else ""
+            share = data.truncated_share(rows, model.length)
             notes.append(
                 f"{which} {len(rows):,} texts are longer than {model.length} tokens and were cut "
-                f"(kept: {config.data.truncate_to}){advice}"
+                f"(kept: {config.data.truncate_to}), which loses {share:.0%} of all tokens; a "
+                f"longer --length shows more of them"
             )
         repeated = data.repeated_rows(training, validation)
         if repeated:
@@ -161,10 +178,41 @@ class Labels(LoadedTask):
         measured = class_report(
             predict(model, self.validation, self.config, batch_size=rows), self.validation
         )
-        return Measured(measured.metrics, measured.right, _protocol(self.validation, self.config))
+        self.report = measured
+        scores = measured.scores(self.metric)
+        return Measured(measured.metrics, scores, _protocol(self.validation, self.config))
 
     def chance(self) -> float:
         return math.log(len(self.names))
+
+    def prepare(self, model: Any) -> None:
+        """Weight the classes in the loss, if the settings say so."""
+        if self.config.train.class_weights == "balanced":
+            weight_classes(model.head, balanced(self.batches.rows.labels, len(self.names)))
+
+    def remarks(self) -> list[str]:
+        if self.report is None:
+            return []
+        found = []
+        if missing := self.report.never_predicted:
+            names = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            found.append(
+                f"{names} {'are' if len(missing) > 1 else 'is'} never predicted on the validation "
+                f"texts: give more rows of it, or --class-weights balanced"
+            )
+        error = standard_error(self.report.right)
+        if error is not None and error > UNSURE:
+            found.append(
+                f"the {self.report.total:,} validation texts are few: the accuracy is known to "
+                f"about ± {2 * error:.2f}; --validation-fraction holds more back"
+            )
+        return found
+
+    def baseline(self) -> str | None:
+        config = self.config
+        training, validation = sources.tables(config.data, self.folders, config.train.seed)
+        found = baseline(training, validation)
+        return None if found is None else str(found)
 
 
 class ClassificationTask(Task):
@@ -176,6 +224,9 @@ class ClassificationTask(Task):
     padded: ClassVar[bool] = True
     evaluation_rows: ClassVar[int | None] = 32
     loaded: ClassVar[type[LoadedTask] | None] = Labels
+    class_weights: ClassVar[bool] = True
+    training_share: ClassVar[bool] = True
+    metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro_f1": True, "loss": False}
 
     def training_material(self, config: RunConfig, folders: data.DataFolders) -> Material:
         return sources.tables(config.data, folders, config.train.seed)[0].texts
@@ -197,7 +248,9 @@ class ClassificationTask(Task):
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
         config, options = request.config, request.options
         names, table = class_names(config), self._table(config, options, request.folders)
-        left_out, notes = 0, list[str]()
+        left_out, notes = 0, list(table.notes)
+        if config.data.table.normalize_labels:
+            table = table.with_labels_of(names)
         if options.unknown_label == "skip" and table.labels is not None:
             known = [row for row, label in enumerate(table.labels) if label in names]
             left_out = len(table) - len(known)
@@ -205,7 +258,8 @@ class ClassificationTask(Task):
             if left_out:
                 notes.append(f"{left_out:,} rows with unknown labels are left out")
         rows = data.encode_rows(table, request.tokenizer, names)
-        return EvaluationData(request, table.name, table.texts, (rows, left_out), tuple(notes))
+        content = (rows, left_out, table)
+        return EvaluationData(request, table.name, table.texts, content, tuple(notes))
 
     def _table(
         self, config: RunConfig, options: EvaluationOptions, folders: data.DataFolders
@@ -219,14 +273,14 @@ class ClassificationTask(Task):
                 options.text or config.data.text_column,
                 options.label or config.data.label_column,
             )
-            return data.read_table(source, *columns)
+            return data.read_table(source, *columns, options.table)
         if not isinstance(corpus, data.LabelledCorpus):
             raise ValueError(f"{source} has no labels, but {self.model.name} is {self.model.noun}")
         return corpus.read(options.part, folders)
 
     def measure(self, model: Transformer, prepared: EvaluationData) -> ClassReport:
         config, options = prepared.request.config, prepared.request.options
-        rows, left_out = prepared.content
+        rows, left_out, table = prepared.content
         report = class_report(predict(model, rows, config), rows)
         protocol = _protocol(rows, config)
         cut = data.count_truncated(rows, config.model.length)
@@ -235,6 +289,10 @@ class ClassificationTask(Task):
             left_out=left_out,
             cut=cut,
             protocol=f"{protocol}; {options.describe(prepared.name)}",
+            table=table,
+            format=options.table if options.own_part is None else config.data.table,
+            precision=options.precision,
+            recall=options.recall,
         )
 
 
@@ -244,111 +302,3 @@ def _protocol(rows: data.Rows, config: RunConfig) -> str:
     truncated = data.count_truncated(rows, length)
     cut = f"; {truncated:,} longer than {length} tokens and cut (kept: {config.data.truncate_to})"
     return f"{len(rows):,} texts{cut if truncated else ''}"
-
-
-# --- the report ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ClassReport(Report):
-    """A classifier on labelled rows."""
-
-    names: tuple[str, ...]
-    confusion: Tensor  # (classes, classes): a row for each true class, a column for each guess
-    loss: float
-    calibration: float  # mean gap of confidence and accuracy
-    right: Sequence[float] = ()  # 1 for each text with the right label, 0 for the others
-    total: int = 0
-    cut: int = 0
-    left_out: int = 0  # rows with unknown labels
-    protocol: str = ""
-
-    @property
-    def accuracy(self) -> float:
-        return float(self.confusion.diagonal().sum() / self.confusion.sum())
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        return {"loss": self.loss, "accuracy": self.accuracy}
-
-    def by_class(self) -> list[tuple[str, int, float, float, float]]:
-        """Name, rows, precision, recall and F1 of each class."""
-        right = self.confusion.diagonal().double()
-        precision = right / self.confusion.sum(0).clamp(min=1)
-        recall = right / self.confusion.sum(1).clamp(min=1)
-        f1 = 2 * precision * recall / (precision + recall).clamp(min=1e-12)
-        rows = self.confusion.sum(1)
-        return [
-            (name, int(rows[i]), float(precision[i]), float(recall[i]), float(f1[i]))
-            for i, name in enumerate(self.names)
-        ]
-
-    def lines(self, in_float32: ClassReport | None = None) -> list[str]:
-        lines = []
-        if in_float32 is not None:
-            lines.append(f"in float32   {in_float32.accuracy:.4f}, loss {in_float32.loss:.4f}")
-        error = standard_error(self.right)
-        sure = "" if error is None else f", standard error {error:.4f}"
-        lines.append(f"accuracy     {self.accuracy:.4f} on {self.total:,} texts{sure}")
-        if self.left_out:
-            share = self.accuracy * self.total / (self.total + self.left_out)
-            lines.append(
-                f"             {share:.4f} with the {self.left_out:,} left out counted as wrong"
-            )
-        return [
-            *lines,
-            f"loss         {self.loss:.4f}",
-            f"calibration  {self.calibration:.4f} (mean gap of confidence and accuracy)",
-            f"protocol: {self.protocol}",
-            *self._tables(),
-        ]
-
-    def _tables(self) -> list[str]:
-        """Precision, recall and F1 of each class, and the confusion matrix."""
-        shown = [escape_line(name) for name in self.names]
-        width = max(len(name) for name in (*shown, "class"))
-        lines = ["", f"{'class':{width}}   texts  precision  recall      F1"]
-        for name, (_, count, precision, recall, f1) in zip(shown, self.by_class(), strict=True):
-            # Recall and F1 of a class without texts are undefined, not zero.
-            rest = f"{recall:.4f}  {f1:.4f}" if count else "     -       -"
-            lines.append(f"{name:{width}} {count:7,}     {precision:.4f}  {rest}")
-        cell = max(width, 7)
-        lines += ["", "confusion: a row for each true class, a column for each guess"]
-        lines.append(" " * width + "".join(f" {name:>{cell}}" for name in shown))
-        for name, row in zip(shown, self.confusion.tolist(), strict=True):
-            lines.append(f"{name:{width}}" + "".join(f" {count:>{cell},}" for count in row))
-        return lines
-
-
-def class_report(probabilities: Tensor, rows: data.Rows) -> ClassReport:
-    """Compare guesses (rows, classes) with the labels of the rows."""
-    return report(probabilities, torch.from_numpy(rows.labels), rows.names)
-
-
-def report(probabilities: Tensor, labels: Tensor, names: tuple[str, ...]) -> ClassReport:
-    """Compare guesses (rows, classes) with labels (rows,)."""
-    classes = len(names)
-    confidence, guess = probabilities.max(dim=1)
-    confusion = torch.zeros(classes, classes, dtype=torch.long)
-    confusion.index_put_((labels, guess), torch.ones_like(labels), accumulate=True)
-    true_class = probabilities.gather(1, labels[:, None])[:, 0]
-    return ClassReport(
-        names,
-        confusion,
-        float(-true_class.clamp(min=1e-12).log().mean()),
-        _calibration_error(confidence, guess == labels),
-        (guess == labels).float().tolist(),
-        len(labels),
-    )
-
-
-def _calibration_error(confidence: Tensor, right: Tensor, bins: int = 10) -> float:
-    """Expected calibration error: mean gap of confidence and accuracy over bins of confidence."""
-    bin_of = (confidence * bins).long().clamp(max=bins - 1)
-    total = 0.0
-    for index in range(bins):
-        inside = bin_of == index
-        if inside.any():
-            gap = (confidence[inside].mean() - right[inside].float().mean()).abs()
-            total += float(gap * inside.float().mean())
-    return total

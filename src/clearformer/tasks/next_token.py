@@ -151,6 +151,7 @@ class NextTokenTask(Task):
     """Predict the next token of a long text."""
 
     metric: ClassVar[str] = "bits_per_byte"
+    training_share: ClassVar[bool] = True
     evaluation_rows: ClassVar[int | None] = 16
     loaded: ClassVar[type[LoadedTask] | None] = Stream
 

@@ -16,7 +16,8 @@ from clearformer.config import DataConfig, PairClassifier, RunConfig
 from clearformer.core.model import Transformer
 from clearformer.data.examples import Example, Examples, cut_pair, pair_layout, stacked
 from clearformer.data.rows import IGNORE, label_ids
-from clearformer.tasks.classification import Classification, ClassReport, class_names, report
+from clearformer.tasks.class_report import ClassReport, report
+from clearformer.tasks.classification import Classification, class_names
 from clearformer.tasks.examples import ExampleTask, LoadedExamples, row_logits, split
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.sources import bytes_of, tokenizer_for
@@ -33,6 +34,7 @@ class TextPairs:
     name: str
     pairs: tuple[Pair, ...]
     labels: tuple[str, ...]
+    rows: tuple[int, ...] | None = None  # where each is in the file
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -40,7 +42,8 @@ class TextPairs:
     def select(self, rows: Sequence[int]) -> TextPairs:
         """Only these pairs, in this order."""
         kept = tuple(self.pairs[row] for row in rows), tuple(self.labels[row] for row in rows)
-        return TextPairs(self.name, *kept)
+        places = None if self.rows is None else tuple(self.rows[row] for row in rows)
+        return TextPairs(self.name, *kept, places)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -49,16 +52,15 @@ class TextPairs:
 
     @property
     def table(self) -> data.Table:
-        return data.Table(self.name, self.texts, self.labels)
+        return data.Table(self.name, self.texts, self.labels, self.rows)
 
 
 def read_text_pairs(path: str, text: str, second: str, label: str) -> TextPairs:
     """The pairs of a table, by the names of its columns."""
     table, others = data.read_table(path, text, label), data.read_table(path, second, None)
     assert table.labels is not None
-    return TextPairs(
-        table.name, tuple(zip(table.texts, others.texts, strict=True)), tuple(table.labels)
-    )
+    pairs = tuple(zip(table.texts, others.texts, strict=True))
+    return TextPairs(table.name, pairs, tuple(table.labels), table.rows)
 
 
 # --- the verb ------------------------------------------------------------------------------
@@ -70,10 +72,10 @@ class PairClassification(Classification):
 
     second: str
 
-    def row(self) -> dict[str, object]:
-        """A row of a table, with probabilities rounded to six digits."""
-        one = super().row()
-        return {"text": one.pop("text"), "second": self.second, **one}
+    @property
+    def texts(self) -> dict[str, str]:
+        """What was classified, by column."""
+        return {"text": self.text, "second": self.second}
 
 
 def classify_pairs(
@@ -200,15 +202,23 @@ class SentencePairTask(ExampleTask):
         notes = (f"{left_out:,} rows with unknown labels are left out",) if left_out else ()
         labels = label_ids(found.table, names).tolist()
         encoded = encode_pairs(found.pairs, labels, request.tokenizer, config.model.length)
-        return EvaluationData(request, found.name, found.texts, (*encoded, left_out), notes)
+        return EvaluationData(request, found.name, found.texts, (*encoded, left_out, found), notes)
 
     def measure(self, model: Transformer, prepared: EvaluationData) -> ClassReport:
         request = prepared.request
-        rows, cut, left_out = prepared.content
+        rows, cut, left_out, pairs = prepared.content
         names = class_names(request.config)
         found = report(predict(model, rows, request.config), _targets(rows), names)
         protocol = f"{len(rows):,} pairs; {request.options.describe(prepared.name)}"
-        return replace(found, left_out=left_out, cut=sum(cut), protocol=protocol)
+        return replace(
+            found,
+            left_out=left_out,
+            cut=sum(cut),
+            protocol=protocol,
+            table=pairs.table,
+            precision=request.options.precision,
+            recall=request.options.recall,
+        )
 
 
 def _targets(examples: Examples) -> Tensor:

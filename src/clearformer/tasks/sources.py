@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from clearformer import data
 from clearformer.config import DataConfig
+from clearformer.data.table_files import ending_of
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
 
@@ -44,7 +46,17 @@ def tokenizer_for(
 def texts(
     config: DataConfig, folders: data.DataFolders, length: int
 ) -> tuple[data.TextSource, data.TextSource]:
-    """The training text and the validation text."""
+    """The training text, or the share of it that is learned from, and the validation text."""
+    training, validation = _whole_texts(config, folders, length)
+    if config.training_share < 1:
+        size = max(length + 1, round(config.training_share * training.size))
+        training = beginning(training, size)
+    return training, validation
+
+
+def _whole_texts(
+    config: DataConfig, folders: data.DataFolders, length: int
+) -> tuple[data.TextSource, data.TextSource]:
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.TextCorpus):
@@ -57,16 +69,21 @@ def texts(
         if config.validation is None and "validation" in corpus.parts:
             return training, corpus.read("validation", folders)
     else:
-        training = _own_text(config.source)
+        training = _own_text(config.source, config.include)
     if config.validation is not None:
         return training, data.open_text(config.validation)
     return data.split_text(training, config.validation_fraction, minimum=length + 1)
 
 
-def _own_text(source: str) -> data.TextSource:
+def _own_text(source: str, include: str | None = None) -> data.TextSource:
     """The text of a file; a name close to that of a corpus gets a hint."""
+    if data.is_table(source) and ending_of(source) in (".parquet", ".xlsx"):
+        raise ValueError(
+            f"{source} is a table, but a generator learns from a text: train classifier-pairs on "
+            f"it, or save its texts as .txt"
+        )
     try:
-        return data.open_text(source)
+        return data.open_text(source, include=include)
     except ValueError as problem:
         near = difflib.get_close_matches(source, data.CORPORA, n=1)
         if not near or Path(source).exists():
@@ -86,7 +103,15 @@ def beginning(text: data.TextSource, size: int) -> data.TextSource:
 def tables(
     config: DataConfig, folders: data.DataFolders, seed: int
 ) -> tuple[data.Table, data.Table]:
-    """The training rows and the validation rows."""
+    """The training rows and the validation rows; the notes of a split table are on the former."""
+    training, validation = _whole_tables(config, folders, seed)
+    return data.share_of_rows(training, config.training_share, seed), validation
+
+
+def _whole_tables(
+    config: DataConfig, folders: data.DataFolders, seed: int
+) -> tuple[data.Table, data.Table]:
+    options = config.table
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
         if not isinstance(corpus, data.LabelledCorpus):
@@ -97,10 +122,19 @@ def tables(
             )
         table = corpus.read("train", folders)
     else:
-        table = data.read_table(config.source, config.text_column, config.label_column)
+        table = _own_table(config, config.source)
     if config.validation is not None:
-        return table, data.read_table(config.validation, config.text_column, config.label_column)
-    return data.split_rows(table, config.validation_fraction, seed)
+        names = sorted(set(table.labels or ()))
+        validation = _own_table(config, config.validation)
+        return table, validation.with_labels_of(names) if options.normalize_labels else validation
+    table = table.without_rare(options.rare)
+    keep_rare = options.rare == "keep"
+    training, validation = data.split_rows(table, config.validation_fraction, seed, keep_rare)
+    return replace(training, notes=table.notes), validation
+
+
+def _own_table(config: DataConfig, source: str) -> data.Table:
+    return data.read_table(source, config.text_column, config.label_column, config.table)
 
 
 def bytes_of(texts: Iterable[str]) -> int:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from clearformer import data, limits
 from clearformer.arguments import require_choice, require_int, require_number
 from clearformer.config import AnyModelConfig, RunConfig
+from clearformer.table_options import LabelledFormat
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.xl_memory import Memories
 from clearformer.text import Tokenizer
@@ -45,6 +46,12 @@ class EvaluationOptions:
     target_column: str | None = None
     unknown_label: Literal["refuse", "skip"] = "refuse"
     """What to do with rows whose label the model does not have."""
+    table: LabelledFormat = LabelledFormat()
+    """How a table of `data` is read; the run's own data is read as in training."""
+    precision: float | None = None
+    """Of a classifier: also find the threshold of each class that gives this precision, or"""
+    recall: float | None = None
+    """this recall."""
     beam: int = 4
     """Hypotheses of a translator's beam search."""
     length_penalty: float = 1.0
@@ -52,6 +59,11 @@ class EvaluationOptions:
     def __post_init__(self) -> None:
         require_choice("unknown_label", self.unknown_label, ("refuse", "skip"))
         require_int("max_bytes", self.max_bytes, 1)
+        for name in ("precision", "recall"):
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name), 0, 1)
+        if self.precision is not None and self.recall is not None:
+            raise ValueError("thresholds are for `precision` or for `recall`: give one of them")
         require_int("beam", self.beam, 1, limits.MAX_BEAM)
         require_number("length_penalty", self.length_penalty, -100, 100)
 
@@ -102,6 +114,17 @@ class Report:
         """The report as text, compared with that of the same model in float32 if given."""
         raise NotImplementedError
 
+    def table_rows(
+        self, *, probabilities: bool = False, worst_first: bool = False
+    ) -> list[dict[str, object]]:
+        """What the model says about each text, as rows of a table."""
+        raise ValueError("a table of predictions is for classifiers: leave it out")
+
+    def document(self) -> dict[str, object]:
+        """The report as JSON."""
+        protocol = getattr(self, "protocol", None)
+        return {**self.metrics, **({} if protocol is None else {"protocol": str(protocol)})}
+
 
 @dataclass(frozen=True)
 class Task:
@@ -110,6 +133,9 @@ class Task:
     model: AnyModelConfig
     metric: ClassVar[str] = "loss"  # decides which checkpoint is best
     larger_is_better: ClassVar[bool] = False
+    metrics: ClassVar[dict[str, bool]] = {}  # others that may decide; True: larger is better
+    class_weights: ClassVar[bool] = False  # whether its loss can weight classes
+    training_share: ClassVar[bool] = False  # whether it can learn from a share of its data
     counted: ClassVar[str] = "tokens"  # what a step learns to predict, in the plural
     padded: ClassVar[bool] = False  # batches are padded to their longest row, not filled
     evaluation_rows: ClassVar[int | None] = None  # None: an evaluation needs less than a step
@@ -184,6 +210,22 @@ class LoadedTask:
         tokenizer: Tokenizer | None = None,
     ) -> None:
         self.task = task
+        chosen, known = config.train.best_metric, (task.metric, *task.metrics)
+        if chosen is not None and chosen not in known:
+            raise ValueError(
+                f"train.best_metric is {chosen!r}, but {config.model.noun} has "
+                f"{', '.join(dict.fromkeys(known))}"
+            )
+        if config.train.class_weights is not None and not task.class_weights:
+            raise ValueError(
+                f"train.class_weights is for classifiers of single texts, but this is "
+                f"{config.model.noun}: leave it out"
+            )
+        if config.data.training_share < 1 and not task.training_share:
+            raise ValueError(
+                f"data.training_share is for generators and for classifiers of single texts, but "
+                f"this is {config.model.noun}: leave it out"
+            )
         self._load(config, folders, tokenizer)
 
     def _load(
@@ -194,15 +236,26 @@ class LoadedTask:
 
     @property
     def metric(self) -> str:
-        return self.task.metric
+        return self.config.train.best_metric or self.task.metric
 
     @property
     def larger_is_better(self) -> bool:
-        return self.task.larger_is_better
+        return self.task.metrics.get(self.metric, self.task.larger_is_better)
 
     @property
     def counted(self) -> str:
         return self.task.counted
+
+    def prepare(self, model: Any) -> None:
+        """Give a newly built model what its loss needs to know about the data."""
+
+    def remarks(self) -> list[str]:
+        """What a colleague would notice about the last evaluation."""
+        return []
+
+    def baseline(self) -> str | None:
+        """The result of a simple method on the same split, as a sentence."""
+        return None
 
     def batch(self, step: int) -> Any:
         raise NotImplementedError

@@ -1,5 +1,7 @@
 """The Stream, Tasks, Reach and Compare pages."""
 
+import math
+
 import torch
 
 from clearformer.explore.trace import trace
@@ -95,3 +97,17 @@ def test_scaling_lesson_shows_standard_deviation(visit):
     raw, scaled = (float(text) for text in visit.page.locator("[data-sd]").all_inner_texts())
     assert 7 < raw < 9
     assert 0.9 < scaled < 1.1
+
+
+def test_compress_page_bits_add_up_to_code_size(visit):
+    page = visit.go("compress", model="gpt2", text=TEXT, ready="[data-part=sizes] tr[data-p]")
+    bits = visit.numbers(".paper button", "data-bits")
+    text, code, _ = visit.numbers("[data-part=sizes] tr", "data-p")
+    assert text == len(TEXT)
+    assert code == -(-sum(bits) // 8)
+    page.locator(".paper button").nth(2).click()
+    page.wait_for_function(
+        "() => document.querySelectorAll('table.narrowing tbody tr').length === 3"
+    )
+    widths = visit.numbers("table.narrowing tbody tr", "data-width")
+    assert [24 - math.log2(width) for width in widths] == bits[:3]

@@ -23,3 +23,9 @@ def test_comparison_route(client):
 def test_positions_route(client):
     assert client.get("/api/positions?model=gpt2")["kind"] == "learned"
     client.get("/api/positions?model=none", status=404)
+
+
+def test_coding(client):
+    told = client.post("/api/coding", {"model": "gpt2", "text": "the cat"})
+    assert told["tokens"][0]["width"] > 0
+    client.post("/api/coding", {"model": "bert", "text": "the cat"}, status=409)

@@ -1,4 +1,4 @@
-"""Routes for tasks: attribution, masking, comparison of two models, position vectors."""
+"""Routes for tasks: attribution, masking, coding, comparison of two models, position vectors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clearformer.explore import attribution, masking, position_similarity, responses
+from clearformer.explore import coding as coded
 from clearformer.explore import compare as comparison
 from clearformer.explore.explorer import CurrentExplorer, json_response
 from clearformer.explore.requests import (
@@ -15,6 +16,7 @@ from clearformer.explore.requests import (
     CompareRequest,
     CorruptRequest,
     ModelRequest,
+    TextRequest,
 )
 
 router = APIRouter(prefix="/api")
@@ -32,6 +34,13 @@ async def attribute(explorer: CurrentExplorer, request: AttributeRequest) -> Res
 async def corrupt(explorer: CurrentExplorer, request: CorruptRequest) -> Response:
     return await explorer.model_json(
         request, lambda loaded: masking.corrupt(loaded, request.text, request.seed, explorer.limits)
+    )
+
+
+@router.post("/coding", response_model=responses.CodingResponse)
+async def coding(explorer: CurrentExplorer, request: TextRequest) -> Response:
+    return await explorer.model_json(
+        request, lambda loaded: coded.coding(loaded, request.text, explorer.limits)
     )
 
 

@@ -13,23 +13,31 @@ Axes: S streams, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol as Interface
 
 import constriction
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearformer.compressor.protocols import Ids, Predictor
-
+PRECISION = 24  # bits of the integers that constriction codes with
 SCALE = 2.0**40
 # `perfect=False` is the simple rule: i + floor(c_i (2^24 - V) / c_V) is the lower end of symbol i,
 # where c_i is the sum of the frequencies before it.
 FAMILY = constriction.stream.model.Categorical(perfect=False)
 
+Ids = NDArray[np.int64]
 Frequencies = NDArray[np.float64]
 # From the number of coded tokens of each stream and the frequencies (A, V) of the next ones of the
 # first A streams to these tokens (A,): the encoder knows them, the decoder finds them.
 CodeStep = Callable[[int, Frequencies], Ids]
+
+
+class Predictor(Interface):
+    """Predicts S streams, one token of each at a time."""
+
+    def read(self, tokens: Ids) -> Tensor:
+        """Read the next token (S,) of each stream; return the logits (S, V) of those after."""
 
 
 def frequencies(logits: Tensor) -> Frequencies:
@@ -45,6 +53,15 @@ def frequencies(logits: Tensor) -> Frequencies:
         )
     found: Frequencies = scaled.numpy()
     return found
+
+
+def interval(table: Frequencies, token: int) -> tuple[int, int]:
+    """Start and width of a token's part of 2^24, from the frequencies (V,) of all tokens."""
+    ends = np.concatenate(([0.0], table.cumsum()))  # integers, so that sums are exact
+    free = 2.0**PRECISION - len(table)
+    starts = np.arange(len(table) + 1) + np.floor(ends * (free / ends[-1])).astype(np.int64)
+    starts[-1] = 2**PRECISION
+    return int(starts[token]), int(starts[token + 1] - starts[token])
 
 
 def code(predictor: Predictor, counts: NDArray[np.int64], vocabulary: int, step: CodeStep) -> None:
@@ -76,6 +93,15 @@ class Encoder:
     def bits(self) -> int:
         """Bits of the code so far."""
         return int(self.coder.num_bits())
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """Finished words of 32 bits, and the start and width of the interval that is left.
+
+        Both are integers of 64 bits; the coder writes a word when the width falls below 2^32.
+        """
+        words, (start, width) = self.coder.pos()
+        return words, start, width
 
     def finish(self) -> bytes:
         return self.coder.get_compressed().astype("<u4").tobytes()

@@ -3,8 +3,16 @@ import numpy as np
 import pytest
 import torch
 
-from clearformer.compressor.entropy_coder import FAMILY, Decoder, Encoder, code, frequencies
 from clearformer.compressor.protocols import cut
+from clearformer.inference.entropy_coder import (
+    FAMILY,
+    PRECISION,
+    Decoder,
+    Encoder,
+    code,
+    frequencies,
+    interval,
+)
 
 
 class Scripted:
@@ -88,3 +96,31 @@ def test_random_input_raises_only_value_errors():
             code(Scripted(logits), counts, 9, decoder)
         except ValueError as problem:
             assert "does not belong" in str(problem)  # noqa: PT017
+
+
+@pytest.mark.parametrize("size", [2, 5, 300])
+def test_interval_matches_coder_state(size):
+    """The coder's own range shrinks to the interval that the rule gives."""
+    chance = np.random.default_rng(size)
+    tokens = chance.integers(0, size, 60)
+    encoder = Encoder(tokens, np.array([0]))
+    for place, token in enumerate(tokens):
+        logits = torch.from_numpy(10 * chance.standard_normal((1, size)))
+        table = frequencies(logits)
+        begin, width = interval(table[0], int(token))
+        words, low, span = encoder.state
+        encoder(place, table)
+        unit = span >> PRECISION
+        expected = (low + unit * begin, unit * width)
+        if encoder.state[0] == words:
+            assert encoder.state[1:] == (expected[0] % 2**64, expected[1])
+        else:  # a word of 32 bits was written
+            assert encoder.state[2] == expected[1] << 32
+
+
+def test_intervals_partition_the_range():
+    table = frequencies(torch.tensor([[3.0, -2.0, 0.0, 50.0]]))[0]
+    parts = [interval(table, token) for token in range(4)]
+    assert parts[0][0] == 0
+    assert [a + b for a, b in parts] == [*(a for a, _ in parts[1:]), 2**PRECISION]
+    assert min(width for _, width in parts) >= 1
