@@ -17,7 +17,7 @@ def test_classify_pairs_prints_and_writes_file(tuned, clearformer, tuning_folder
         "classify", run, "--file", str(tuning_folder / "pairs.csv"), "--out", str(out)
     )
     assert done.out == f"20 texts: {out}\n"
-    assert out.read_text().splitlines()[0] == "text,second,label,no,yes"
+    assert out.read_text().splitlines()[0] == "a,b,c,predicted,probability"
 
 
 def test_rejects_single_text_of_pair(tuned, clearformer):

@@ -1,5 +1,8 @@
 """`clearformer label`, and what is common to the new heads of `train --from`."""
 
+import shlex
+from pathlib import Path
+
 import pytest
 
 import clearformer as cf
@@ -34,12 +37,14 @@ def test_evaluates_validation_split_and_given_file(tuned, clearformer, head, wor
     assert words in clearformer("evaluate", run, "--data", data).out
 
 
-def test_model_card_names_the_verb(tuned, tuning_folder):
-    tuned("label")
-    assert (
-        'clearformer label label "Mary lives in Paris"'
-        in (tuning_folder / "label/README.md").read_text()
-    )
+@pytest.mark.parametrize("head", ["label", "answer", "classify-pairs"])
+def test_commands_of_model_card_work(tuned, clearformer, head):
+    run = tuned(head)
+    card = Path(run, "README.md").read_text()
+    (command,) = [
+        line for line in card.splitlines() if line.startswith(f"    clearformer {head[:5]}")
+    ]
+    assert clearformer(*shlex.split(command)[1:]).code == 0
 
 
 def test_rejects_other_model(tuned, clearformer):
