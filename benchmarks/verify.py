@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ from verify_models.correct import correct_models
 from verify_models.fresh import BUGS
 from verify_models.mutants import MUTANTS
 from verify_models.sources import SOURCES, Source, class_of, file_of
+from verify_models.styles.bugs import STYLES, style_source
 
+from clearformer.verification.calls import Inputs
 from clearformer.verification.check import verify
+from clearformer.verification.probe import Probe
 
 
 def mutants() -> Iterator[tuple[str, str, Callable[[], nn.Module]]]:
@@ -35,6 +39,10 @@ def mutants() -> Iterator[tuple[str, str, Callable[[], nn.Module]]]:
     for bug, name, old, new in BUGS:
         source = Source(f"fresh_{name}", file_of("fresh"), class_of(name))
         yield bug, source.name, partial(source.model, [(old, new)])
+    for style, (_, bugs) in STYLES.items():
+        for bug, name, *texts in bugs:
+            edits = list(zip(texts[::2], texts[1::2], strict=True))
+            yield bug, name, partial(style_source(style, name).model, edits)
 
 
 def problems(model: nn.Module) -> list[str]:
@@ -95,72 +103,101 @@ def speed() -> None:
 # --- other tools ---------------------------------------------------------------------------------
 
 
-def _tokens(model: nn.Module) -> Tensor:
-    tables = [part for part in model.modules() if isinstance(part, nn.Embedding)]
-    return torch.randint(4, tables[0].num_embeddings, (3, 7)) if tables else torch.randn(3, 7, 32)
+class OneInput(nn.Module):
+    """A model with one input and one output tensor, called as `verify` found that it wants."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        probe = Probe(model)
+        self.form, self.probe_output = probe.form, probe.output
+        self.example = probe.inputs()
+        if not probe.takes_tokens:
+            self.example = replace(self.example, stream=self.example.stream.float())
+        self.classes = probe.vocabulary if probe.is_language_model else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        source = self.example.source
+        if source is not None:
+            source = source[:1].expand(len(x), *source.shape[1:])
+            source = source.float() if source.is_floating_point() else source
+        inputs = Inputs(x, source)
+        positional, named = self.form.arguments(inputs, torch.float32)
+        return self.probe_output(self.model(*positional, **named), inputs)
 
 
-def by_certificate(model: nn.Module) -> bool:
+def by_certificate(model: OneInput) -> bool:
     """causal-certificate: whether a causal model leaks, at the embeddings where it takes tokens."""
     from causal_certificate import certify
 
     model = model.eval()
+    inputs = model.example.stream
+    if inputs.is_floating_point():
+        return not certify(model, inputs).ok
     tables = [part for part in model.modules() if isinstance(part, nn.Embedding)]
-    inputs = _tokens(model)
-    if not tables:
-        return not certify(_first(model), inputs).ok
     ready = tables[0](inputs).detach()
 
     def from_embeddings(x: Tensor) -> Any:
         handle = tables[0].register_forward_hook(lambda *_: x)
         try:
-            return _first(model)(inputs)
+            return model(inputs)
         finally:
             handle.remove()
 
     return not certify(from_embeddings, ready).ok
 
 
-def by_pytest_torch(model: nn.Module) -> bool:
+def by_pytest_torch(model: OneInput) -> bool:
     """pytest-torch: its inference contract (eval mode, finite, deterministic, rows independent)."""
     from pytest_torch import check_inference_contract
 
     try:
-        check_inference_contract(model.eval(), _tokens(model))
+        check_inference_contract(model.eval(), model.example.stream)
     except AssertionError:
         return True
     return False
 
 
-def _first(model: nn.Module) -> Callable[..., Tensor]:
-    def call(x: Tensor) -> Tensor:
-        found = model(x)
-        found = getattr(found, "logits", found)
-        found = found["logits"] if isinstance(found, dict) else found
-        return found[0] if isinstance(found, tuple) else found
+def by_torchtest2(model: OneInput) -> bool:
+    """torchtest2: its checks, with a loss, targets and an optimizer as in training.
 
-    return call
+    Without the one that overfits a batch: 200 steps of training for each model, on random data.
+    """
+    from torchtest2 import check_model
+
+    x = model.example.stream
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    loss: Callable[[Tensor, Tensor], Tensor]
+    if model.classes is not None:
+        targets, loss = x.roll(-1, 1), _next_token
+    else:
+        targets, loss = torch.randn_like(model(x)), nn.functional.mse_loss
+    report = check_model(
+        model, x, targets, loss_fn=loss, optimizer=optimizer, overfit_steps=0, verbose=False
+    )
+    return not report.ok
+
+
+def _next_token(logits: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def peers() -> None:
-    """Other tools on the same mutants; a tool that cannot run a model has not found its bug."""
-    for tool in (by_certificate, by_pytest_torch):
+    """Other tools on the same models; a tool that cannot run a model has not found its bug."""
+    planted = [(bug, make) for bug, _, make in mutants()]
+    sound = [("", make) for _, make in correct_models(False)]
+    for tool in (by_certificate, by_pytest_torch, by_torchtest2):
         outcome: Counter[str] = Counter()
-        for bug, _, make in mutants():
+        for bug, make in [*planted, *sound]:
             torch.manual_seed(0)
             try:
-                hit = tool(make())
-                outcome["found" if hit else "silent"] += 1
-                outcome[f"found {bug.partition('-')[0]}"] += hit
+                hit = tool(OneInput(make()))
             except Exception:
-                outcome["failed"] += 1
-        alarms = 0
-        for _, make in correct_models(False):
-            try:
-                alarms += tool(make())
-            except Exception:
+                outcome["failed on a mutant" if bug else "failed on a correct model"] += 1
                 continue
-        print(f"{tool.__name__}: {dict(outcome)}; {alarms} correct models with an alarm")
+            if hit:
+                outcome["mutants found" if bug else "alarms"] += 1
+        print(f"{tool.__name__}: {dict(outcome)}; {len(planted)} mutants, {len(sound)} correct")
 
 
 def main() -> None:

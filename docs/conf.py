@@ -30,8 +30,9 @@ extensions = [
     "mathml",
     "offline",
     "book_notebooks",
+    "verify_figures",
 ]
-exclude_patterns = ["_ext"]
+exclude_patterns = ["_ext", "_generated"]
 suppress_warnings = ["ref.python"]  # a class name in a signature that several modules define
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]

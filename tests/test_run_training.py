@@ -291,3 +291,28 @@ def test_docstring_examples_run():
         assert not failed, module.__name__
         tried += count
     assert tried >= 6
+
+
+def test_on_start_sees_the_module_once_and_changes_nothing(text, tmp_path):
+    from clearformer.verification.check import verify
+
+    reports, losses = [], []
+    for name, look in (
+        ("plain", None),
+        ("verified", lambda module: reports.append(verify(module))),
+    ):
+        own = []
+        training = Training(
+            data=text,
+            out=tmp_path / name,
+            steps=2,
+            quiet=True,
+            on_start=look,
+            on_event=lambda event, own=own: own.append(getattr(event, "loss", None)),
+            **MODERN,
+        )
+        training.run()
+        losses.append([each for each in own if each is not None])
+    assert len(reports) == 1
+    assert reports[0]
+    assert losses[0] == losses[1]

@@ -9,6 +9,7 @@ from torch import nn
 
 from verify_models.fresh import BUGS
 from verify_models.sources import SOURCES, Source, class_of, file_of
+from verify_models.styles.bugs import STYLES, style_source
 
 Made = tuple[str, Callable[[], nn.Module]]
 X_OPTIONS: tuple[dict[str, Any], ...] = (
@@ -33,6 +34,9 @@ def correct_models(families: bool) -> Iterator[Made]:
         yield name, source.model
     for name in dict.fromkeys(each[1] for each in BUGS):
         yield name, Source(f"fresh_{name}", file_of("fresh"), class_of(name)).model
+    for style, (names, _) in STYLES.items():
+        for name in names:
+            yield name, style_source(style, name).model
     yield from _torch()
     yield from _x_transformers()
     yield from _ours()

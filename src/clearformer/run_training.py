@@ -29,6 +29,8 @@ from clearformer.runs.start import (
 )
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from clearformer.distributed.process_group import ProcessGroup
     from clearformer.model import Model
     from clearformer.runs.run import Run
@@ -95,6 +97,8 @@ def train(
         json (bool): Print every event as a line of JSON. Default: False.
         log_samples (bool): Also print which samples each step learns from. Default: False.
         on_event (callable, optional): Called with every event (`clearformer.training.events`).
+        on_start (callable, optional): Called with the module before the first step, as in
+            ``on_start=lambda module: print(cf.verify(module))``. It must not change the module.
         **settings: Any other setting of `ModelConfig`, `DataConfig` or `TrainConfig`.
 
     Returns:
@@ -143,6 +147,7 @@ class Training:
         json: bool = False,
         log_samples: bool = False,
         on_event: Callable[[Event], object] | None = None,
+        on_start: Callable[[nn.Module], object] | None = None,
         **settings: object,
     ) -> None:
         if "processes" in settings:
@@ -177,7 +182,7 @@ class Training:
         self.resume, self.fit, self.allow_changed_data = resume, fit, allow_changed_data
         self.data_dir = None if data_dir is None else as_path("data_dir", data_dir)
         self.quiet, self.json, self.log_samples = quiet, json, log_samples
-        self.on_event = on_event
+        self.on_event, self.on_start = on_event, on_start
         self._stopping = False
         self._model: Model | None = None
         self._iterator: Generator[Event] | None = None
@@ -261,6 +266,8 @@ class Training:
             config = self._fitted(group, report.say)
             try:
                 run = self._open(config, group, report.say)
+                if self.on_start is not None and group.is_main:
+                    self.on_start(run.model)
                 report.start(run)
                 yield from self._reported(run, report, stop)
             except (RuntimeError, MemoryError) as problem:

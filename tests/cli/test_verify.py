@@ -107,3 +107,22 @@ def test_warns_before_metrics_of_wrong_model(capsys):
 def test_evaluate_verifies_first(trained_translator, capsys):
     main(["evaluate", str(trained_translator), "--verify"])
     assert "verified: " in capsys.readouterr().err
+
+
+def test_train_verifies_the_model_that_it_trains(tmp_path, capsys, monkeypatch):
+    from clearformer.runs import run
+
+    built = []
+    make = run.Run.__init__.__kwdefaults__["make"]
+    monkeypatch.setitem(
+        run.Run.__init__.__kwdefaults__, "make", lambda *a: built.append(1) or make(*a)
+    )
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat. " * 200)
+    sizes = ["--layers", "1", "--width", "16", "--heads", "2", "--key-heads", "1", "--length", "16"]
+    words = ["--data", str(text), "--out", str(tmp_path / "run"), "--steps", "1", "--verify"]
+    with pytest.raises(SystemExit) as end:
+        main(["train", "modern-tiny", *words, *sizes, "--quiet"])
+    assert end.value.code in (0, None)
+    assert "verified: " in capsys.readouterr().err
+    assert len(built) == 1

@@ -74,7 +74,5 @@ def test_leak_is_reported_with_finding_of_verify(byte_model, text):
     model = byte_model()
     block = model.module.stack.blocks[1]
     block.feed_forward = LooksAhead(block.feed_forward)
-    with pytest.raises(
-        ValueError, match=r"not there yet \(its .*; verify: future-leak at stack"
-    ):
+    with pytest.raises(ValueError, match=r"not there yet \(its .*; verify: future-leak at stack"):
         prove(model, text)

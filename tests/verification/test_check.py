@@ -165,3 +165,34 @@ def test_same_seed_gives_same_report(planted):
     model = planted("gpt", 'float("-inf")', "-1e4")
     one, two = (verify(model, seed=5) for _ in range(2))
     assert one.findings == two.findings
+
+
+class FailsInTraining(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(12, 12)
+
+    def forward(self, x):
+        if self.training:
+            raise RuntimeError("no training here")
+        return self.mix(x)
+
+
+def test_a_check_that_the_model_fails_in_is_told_with_its_line():
+    report = verify(FailsInTraining())
+    reason = report.skipped["dropout_places"]
+    assert "the model fails at verification/test_check.py:" in reason
+    assert "RuntimeError: no training here" in reason
+    text = str(report)
+    assert "more could not run)" in text
+    assert "not checked: dropout_places (dropout-on-scores, dropout-not-applied)" in text
+
+
+def test_new_weights_are_the_same_each_time():
+    def make():
+        return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    verify(make)
+    assert torch.random.get_rng_state().equal(before)

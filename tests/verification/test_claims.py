@@ -55,3 +55,20 @@ def test_is_triangle():
     assert is_triangle(torch.full((4, 4), -torch.inf).triu(1))
     assert not is_triangle(ones.triu(2).bool())
     assert not is_triangle(ones)
+
+
+@pytest.mark.parametrize(
+    ("name", "causal"),
+    [("RunningSumLM", True), ("BertForMaskedLM", False), ("TinyMLM", False), ("DatasetGPT", True)],
+)
+def test_names_are_read_by_their_words(name, causal):
+    model = type(name, (nn.Module,), {})()
+    assert claim_of(model, None, None).causal is causal
+
+
+def test_a_prefix_is_claimed_by_a_setting():
+    model = type("PrefixLM", (nn.Module,), {})()
+    assert claim_of(model, None, None).causal is None
+    model.prefix_length = 3
+    claim = claim_of(model, None, None)
+    assert (claim.causal, claim.prefix) == (True, 3)

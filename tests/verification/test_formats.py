@@ -15,13 +15,14 @@ REPORT = Report("m.py:M", "an encoder", ("both ways",), (FOUND,), ("scale",), {"
 
 def test_text_report_contents():
     text = "\n".join(report_lines(REPORT))
-    assert text.startswith("verify m.py:M   read as: an encoder   1 check, 1 finding, 1.5 s")
+    head = "verify m.py:M   read as: an encoder   1 check (1 more could not run), 1 finding, 1.5 s"
+    assert text.startswith(head)
     for part in (
         "error",
         "scale-missing",
         "a.b (m.py:4)",
         "shows with: x; effect 0.5",
-        "not checked: order",
+        "not checked: order (permutation-equivariant)",
     ):
         assert part in text
 
@@ -35,7 +36,8 @@ def test_json_report_round_trip():
 def test_junit_report_has_failure_per_problem():
     suite = ElementTree.fromstring(report_junit(REPORT))
     assert suite.attrib["failures"] == "1"
-    assert [case.attrib["name"] for case in suite] == ["scale", "scale-missing"]
+    assert [case.attrib["name"] for case in suite] == ["scale", "order", "scale-missing"]
+    assert suite[1][0].attrib == {"message": "why"}
     assert "\x1b" not in report_junit(REPORT)
 
 

@@ -67,3 +67,40 @@ def test_change_affects_one_position(probe):
     made = probe("gpt")
     changed = made.change(made.base, 1, 2)
     assert (changed.stream != made.base.stream).nonzero().tolist() == [[1, 2]]
+
+
+class LastOnly(nn.Module):
+    """Gives all logits only where targets are passed, as nanoGPT does."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(30, 8), nn.Linear(8, 30)
+
+    def forward(self, idx, targets=None):
+        x = self.words(idx).cumsum(1)
+        if targets is None:
+            return self.head(x[:, [-1]]), None
+        logits = self.head(x)
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def test_targets_are_passed_where_only_they_give_every_output():
+    probe = Probe(LastOnly())
+    assert probe.is_language_model
+    assert probe.form.same == ("targets",)
+    assert "targets are passed" in probe.notes[0]
+
+
+class TwoStreams(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(30, 8)
+        self.layers = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+
+    def forward(self, article_words, prev_output_tokens):
+        return self.layers(self.words(article_words), self.words(prev_output_tokens))
+
+
+def test_the_stream_is_the_one_that_outputs_belong_to():
+    probe = Probe(TwoStreams())
+    assert (probe.form.source, probe.form.stream) == ("article_words", "prev_output_tokens")

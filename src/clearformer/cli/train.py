@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -41,6 +41,8 @@ from clearformer.runs.signals import StopSignals
 from clearformer.runs.start import ADAPTED, config_in_file, run_folder, starting_config
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from clearformer.data import DataFolders
     from clearformer.distributed.process_group import ProcessGroup
 
@@ -191,15 +193,20 @@ class Train(RunSettings):
             data_dir=self.data_dir,
             allow_changed_data=self.allow_changed_data,
             log_samples=self.log.samples,
+            on_start=self._verify(group) if self.verify else None,
         )
-        if self.verify and group.is_main:
-            from clearformer.builder import build
-            from clearformer.cli.verify import warn
-
-            warn(build(self.model))
         report = reporter(quiet=self.quiet, json=self.json) if group.is_main else Silent()
         with StopSignals() as signals:
             return training.execute(report, signals.exit_code, group)
+
+    def _verify(self, group: ProcessGroup) -> Callable[[nn.Module], None]:
+        """Look for bugs in the model that is about to be trained, and warn."""
+        from clearformer.builder import build
+        from clearformer.cli.verify import warn
+
+        if group.world_size == 1:
+            return warn
+        return lambda _: warn(build(self.model))  # the model itself is spread over processes
 
 
 def places(folder: Path | None) -> DataFolders:

@@ -96,6 +96,8 @@ def warn(model: Any) -> None:
         return
     for each in report.problems:
         tell(f"warning: {each.name}: {each.sentence} (clearformer verify --explain {each.name})")
+    for name, reason in report.skipped.items():
+        tell(f"note: not checked: {name}: {reason}")
     if report:
         tell(f"verified: {len(report.checks)} checks, nothing wrong")
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from clearformer.verification.findings import Place
+from clearformer.verification.softmax import softmaxes
 from clearformer.verification.trace import Op, Trace
 
 PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm", "tensordot")
@@ -91,6 +92,7 @@ class Attention:
     factors: list[float] = field(default_factory=list)
     followed: bool = True  # queries and keys could be followed back to their projections
     normed: bool = False  # queries or keys are normed
+    projected_from: int | None = None  # the width of what queries are projected from
     fills: list[float] = field(default_factory=list)  # what hidden scores become
     before: list[Op] = field(default_factory=list)  # between the product q k^T and the softmax
     after: list[Op] = field(default_factory=list)  # between the softmax and the values
@@ -120,15 +122,10 @@ class Attention:
 
 def find_attention(trace: Trace) -> list[Attention]:
     """Every attention in the trace, in order."""
-    found = []
-    for op in trace.ops:
-        if op.name == "scaled_dot_product_attention":
-            found.append(_fused(trace, op))
-        elif op.name == "softmax" and op.value is not None and op.value.dim() >= 2:
-            each = _explicit(trace, op)
-            if each is not None:
-                found.append(each)
-    return found
+    found = [_fused(trace, op) for op in trace.named("scaled_dot_product_attention")]
+    explicit = (_explicit(trace, op) for op in softmaxes(trace))
+    found += [each for each in explicit if each is not None]
+    return sorted(found, key=lambda each: each.softmax.index)
 
 
 # --- torch's fused attention ---------------------------------------------------------------
@@ -294,6 +291,8 @@ def _operand_factors(trace: Trace, operand: Tensor, before: int, event: Attentio
     for _ in range(DEPTH):
         op = None if tensor is None else trace.producer(tensor, before)
         if op is None or op.name in PROJECTIONS:
+            if op is not None and op.tensors and op.name != "embedding":
+                event.projected_from = op.tensors[0].shape[-1]
             return
         if op.name in ("layer_norm", "rms_norm", "normalize", "rsqrt", "norm", "linalg_norm") or (
             "norm" in op.place.module.rsplit(".", 1)[-1].lower()

@@ -18,6 +18,7 @@ from clearformer.verification.signature import (
     parameters_of,
 )
 
+SECOND = ("target", "context", "labels", "other", "stream")  # what a second stream is called
 Maker = Callable[[int, int, torch.dtype], Any]  # (batch, length, dtype) to an argument
 
 
@@ -144,7 +145,7 @@ def candidates(model: nn.Module) -> Iterator[Form]:
     required = [each for each in parameters if each.required and each.name != stream]
     masks = _required_masks(required)
     same = tuple(each.name for each in required if each.role in ("key", "value"))
-    others = [each for each in required if each.role in ("target", "context", "labels", "other")]
+    others = [each for each in required if each.role in SECOND]
     if not others:
         yield Form(stream, same=same, supplied=masks)
         yield from (Form(stream, same=same, supplied=each) for each in _other_masks(required))
@@ -153,9 +154,11 @@ def candidates(model: nn.Module) -> Iterator[Form]:
     (second, *_) = others
     if second.role in ("context", "key", "value"):
         yield Form(stream, same=same, source=second.name, supplied=masks)
-    elif second.role == "other":
+    elif second.role in ("other", "stream"):
+        # Two streams of different lengths; which of them the outputs belong to is seen by trying.
+        yield Form(second.name, source=stream, source_is_tokens=True, supplied=masks)
+        yield Form(stream, same=same, source=second.name, supplied=masks)
         yield Form(stream, same=(*same, second.name), supplied=masks)
-        yield Form(stream, source=second.name, supplied=masks)
     for tokens in (True, False):
         yield Form(second.name, source=stream, source_is_tokens=tokens, supplied=masks)
         for other in _other_masks(required):

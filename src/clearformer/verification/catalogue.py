@@ -11,6 +11,7 @@ from clearformer.verification.checks import (
     cache,
     information_flow,
     masks,
+    padding_ids,
     positions,
     training,
 )
@@ -45,6 +46,7 @@ CHECKS = (
     Check(information_flow.reach, ("reach-too-short",)),
     Check(information_flow.window, ("window-off-by-one",)),
     Check(masks.padding, ("padding-leak-left", "padding-leak-right", "padding-moves-positions", "mask-ignored", "mask-inverted", "mask-broadcast-wrong", "nan-row")),
+    Check(padding_ids.padding_ids, ("padding-leak-right", "mask-inverted", "mask-broadcast-wrong")),
     Check(masks.slow_paths, ("mask-lost-on-slow-path",)),
     Check(arithmetic.swapped_cross_attention, ("qk-swapped-cross",)),
     Check(arithmetic.shared_projections, ("value-projection-shared", "key-projection-shared")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +16,11 @@ from clearformer.verification.checks.arithmetic import time_slices_in, views_in
 from clearformer.verification.claims import KINDS
 from clearformer.verification.entries import ENTRIES, resolve
 from clearformer.verification.findings import Finding, Report
+from clearformer.verification.noise import randomness
+from clearformer.verification.pictures import from_patches
 from clearformer.verification.probe import BATCH, Probe, UncallableError
 from clearformer.verification.targets import Target, open_target
+from clearformer.verification.trace import is_outside
 
 
 def verify(
@@ -46,7 +50,8 @@ def verify(
         raise ValueError(f"as is {as_!r}, but it must be one of {', '.join(KINDS)}")
     names = chosen_names(list(only or ()), list(skip or ()))
     start = time.perf_counter()
-    opened = open_target(target)
+    with randomness(seed):  # new weights are the same ones each time
+        opened = open_target(target)
     with one_thread():
         report = _report(opened, as_, names, seed)
     return replace(report, seconds=time.perf_counter() - start)
@@ -77,20 +82,28 @@ def _report(opened: Target, kind: str | None, names: set[str], seed: int) -> Rep
 
 
 def _probe(model: nn.Module, kind: str | None, seed: int) -> Probe:
-    """A probe of the model, or of its submodule with outputs if the model returns only a loss."""
+    """A probe of the model: of its patches, if it takes images; of a part, if it gives a loss."""
+    for each in from_patches(model):
+        if (probe := _tried(each, kind, seed)) is not None:
+            probe.notes.append("it takes images: their patches are the sequence")
+            return probe
     try:
         return Probe(model, kind=kind, seed=seed)
     except UncallableError as problem:
         if "Tensor of shape ()" not in str(problem):
             raise
         for name, part in model.named_children():
-            try:
-                probe = Probe(part, kind=kind, seed=seed)
-            except ValueError:
-                continue
-            probe.notes.append(f"{type(model).__name__} returns a loss: {name} is looked at")
-            return probe
+            if (probe := _tried(part, kind, seed)) is not None:
+                probe.notes.append(f"{type(model).__name__} returns a loss: {name} is looked at")
+                return probe
         raise
+
+
+def _tried(model: nn.Module, kind: str | None, seed: int) -> Probe | None:
+    try:
+        return Probe(model, kind=kind, seed=seed)
+    except ValueError:
+        return None
 
 
 def _run_checks(probe: Probe, names: set[str]) -> tuple[list[Finding], list[str], dict[str, str]]:
@@ -105,9 +118,22 @@ def _run_checks(probe: Probe, names: set[str]) -> tuple[list[Finding], list[str]
             found += check.run(probe)
             ran.append(check.run.__name__)
         except Exception as problem:
-            skipped[check.run.__name__] = f"{type(problem).__name__}: {problem}"
+            skipped[check.run.__name__] = _why(problem)
     kept = [each for each in resolve(found) if each.name in names]
     return kept, ran, skipped
+
+
+def _why(problem: Exception) -> str:
+    """Why a check could not run: the model failed at a line of its own, or the check did."""
+    reason = f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}"
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = [each for each in frames if is_outside(each.filename)]
+    if own:
+        file = "/".join(own[-1].filename.split("/")[-2:])
+        return f"the model fails at {file}:{own[-1].lineno}: {reason}"
+    if any("/torch/" in each.filename for each in frames[-3:]):
+        return f"the model fails: {reason}"
+    return f"the check itself failed, which is a bug of clearformer: {reason}"
 
 
 def _with_causes(names: set[str]) -> set[str]:
@@ -163,6 +189,8 @@ def assumptions(probe: Probe) -> list[str]:
     """The assumptions, one sentence each."""
     state = {True: "causal", False: "looks both ways", None: "no claim about causality"}
     found = [f"{state[probe.claim.causal]}: {probe.claim.reason}", *probe.notes]
+    if probe.claim.prefix:
+        found.append(f"a prefix of {probe.claim.prefix} that all positions may see")
     if probe.claim.window is not None:
         found.append(f"a window of {probe.claim.window}")
     if probe.dtype is not torch.float64:

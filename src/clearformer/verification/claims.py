@@ -44,9 +44,10 @@ CAUSAL_NAME = re.compile(
     r"|generator|nanollm|lm$|llm|charmodel|textgen|decoderlm|llama|bigram"
 )
 BOTH_WAYS_NAME = re.compile(
-    r"bert|encoder|maskedlm|formaskedlm|mlm|classif|bidirectional|crossatt|set|graph|vit|seq2seq"
-    r"|translat|prefix"
+    r"bert|encoder|maskedlm|formaskedlm|-mlm-|classif|bidirectional|crossatt|-set-|graph|-vi-?t-"
+    r"|seq2seq|translat"
 )
+PREFIX_NAME = re.compile(r"(n_?|num_?)?prefix(_?(len(gth)?|size|tokens))?")
 WINDOW_NAME = re.compile(r"(sliding|local|attention|attn|context)?_?window(_size)?|band(width)?")
 SPARSE_NAME = re.compile(
     r"window|local|sliding|stride|sparse|chunk|block_length|dilat|band|bucket|lsh|attn_type|"
@@ -62,6 +63,7 @@ class Claim:
     reason: str
     window: int | None = None  # keys that a query may see, itself included
     sparse: str | None = None  # why not every pair need be connected
+    prefix: int = 0  # so many first tokens may be seen by all
 
 
 def claim_of(
@@ -71,7 +73,24 @@ def claim_of(
     causal, reason = _causal(model, trace, kind)
     if translates and kind is None:
         causal, reason = True, "the decoder of an encoder-decoder predicts the next token"
-    return Claim(causal, reason, _window(model), _sparse(model, trace))
+    prefix = _prefix(model)
+    if prefix is None and "prefix" in type(model).__name__.lower() and kind is None:
+        causal, reason = None, "its class is called a prefix model, and no setting says how long"
+    return Claim(causal, reason, _window(model), _sparse(model, trace), prefix or 0)
+
+
+def _words(name: str) -> str:
+    """The words of a class name: GraphSetLM is -graph-set-lm-graphsetlm."""
+    parts = re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", name)
+    return f"-{'-'.join(parts)}-{''.join(parts)}".lower()
+
+
+def _prefix(model: nn.Module) -> int | None:
+    """How many first tokens see each other both ways, if the model names it."""
+    for name, value in _settings(model):
+        if re.fullmatch(PREFIX_NAME, name) and type(value) is int and value > 0:
+            return value
+    return None
 
 
 def _causal(model: nn.Module, trace: Trace | None, kind: str | None) -> tuple[bool | None, str]:
@@ -79,11 +98,11 @@ def _causal(model: nn.Module, trace: Trace | None, kind: str | None) -> tuple[bo
         return True, f"you said {kind}"
     if kind in BOTH_WAYS_KINDS:
         return False, f"you said {kind}"
-    name = re.sub(r"[^a-z]", "", type(model).__name__.lower())
+    name = _words(type(model).__name__)
     config = config_of(model)
     if config.get("attn_type") == "bi":
         return None, "its config says attn_type='bi'"
-    if re.search("maskedlm|mlm", name) and config.get("is_decoder") is not True:
+    if re.search("maskedlm|-mlm-", name) and config.get("is_decoder") is not True:
         return False, f"its class is called {type(model).__name__}"
     if (found := _flag(model, config)) is not None:
         return found

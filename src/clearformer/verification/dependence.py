@@ -52,6 +52,7 @@ class Origin:
 
     op: Op
     trace: Trace
+    length: int
 
 
 def leak_origin(probe: Probe, position: int, **options: Any) -> Origin | None:
@@ -64,7 +65,7 @@ def leak_origin(probe: Probe, position: int, **options: Any) -> Origin | None:
         return None
     for before, after in zip(one.ops, other.ops, strict=True):
         if _leaks(before, after, inputs.length, position):
-            return Origin(before, one)
+            return Origin(before, one, inputs.length)
     return None
 
 

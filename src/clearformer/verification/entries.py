@@ -115,10 +115,11 @@ def finding(
     effect: float | None = None,
     right: str = "",
     severity: Severity | None = None,
+    reproduction: str | None = None,
 ) -> Finding:
     """A finding with the severity of its entry, unless given."""
     chosen = ENTRIES[name].severity if severity is None else severity
-    return Finding(name, chosen, sentence, place, shows, effect, right)
+    return Finding(name, chosen, sentence, place, shows, effect, right, reproduction=reproduction)
 
 
 def resolve(found: list[Finding]) -> list[Finding]:

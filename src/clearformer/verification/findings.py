@@ -40,6 +40,7 @@ class Finding:
     effect: float | None = None  # how large it is, relative to the output
     right: str = ""  # what a correct model does
     consequences: tuple[str, ...] = ()  # other findings that this one explains
+    reproduction: str | None = None  # lines of plain torch that fail while the bug is there
 
     @property
     def docs(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearformer.verification.calls import Inputs
+from clearformer.verification.calls import Inputs, Maker
 from clearformer.verification.probe import Probe
 
 HIDDEN = 2  # the position that is masked to see what a mask does
@@ -60,7 +60,7 @@ class Effect:
 def mask_candidates(probe: Probe) -> Iterator[PaddingMask]:
     """Ways to pass a padding mask, the likeliest first."""
     positions = next((each.name for each in probe.parameters if each.name == "position_ids"), None)
-    supplied = set(probe.form.supplied)
+    supplied = {name for name, make in probe.form.supplied.items() if _hides(make)}
     names = [
         each.name
         for each in probe.parameter("padding", "pair_mask", "target_padding", "source_mask")
@@ -72,6 +72,12 @@ def mask_candidates(probe: Probe) -> Iterator[PaddingMask]:
             for integer in (False, True):
                 for hide in (name in HIDE_NAMES, name not in HIDE_NAMES):
                     yield PaddingMask(name, shape, hide, integer, positions)
+
+
+def _hides(make: Maker) -> bool:
+    """Whether a mask that has to be passed hides something."""
+    made = make(2, 3, torch.float64)
+    return isinstance(made, Tensor) and not bool(made.bool().all())
 
 
 def real_tokens(batch: int, length: int, hidden: int, left: bool) -> Tensor:
@@ -129,10 +135,12 @@ def find_mask(probe: Probe) -> Found:
 def _find(probe: Probe) -> Found:
     passed: PaddingMask | None = None
     useless: PaddingMask | None = None
+    meant: PaddingMask | None = None  # can be passed, and True means what the name says
     for mask in mask_candidates(probe):
         effect = effect_of(probe, mask)
         if effect is None:
             continue
+        meant = meant or (mask if mask.hide == (mask.name in HIDE_NAMES) else None)
         if effect.works and effect.matters:
             return Found(mask, None, True)
         if effect.matters:
@@ -140,7 +148,8 @@ def _find(probe: Probe) -> Found:
         elif mask.shape in ("BT", "BTT", "B1TT", "B11T"):
             useless = useless or mask
     if passed is not None:
-        return Found(None, passed, True)
+        known = passed.name in (*KEEP_NAMES, *HIDE_NAMES)
+        return Found(None, meant if known and meant is not None else passed, True)
     return Found(None, useless, False)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from clearformer.did_you_mean import nearest
@@ -279,7 +280,7 @@ PAGES = {
         "x = F.dropout(x, 0.1, training=self.training)",
         "A dropout operation is active in eval mode."),
     "dropout-on-scores": Page(
-        "A dropped score becomes 0, and hidden keys come back: dropout turns -inf into 0 and the mask leaks in training.",
+        "A dropped score is 0, a score like any other. A hidden score of -inf times 0 is NaN; one of -1e9 becomes 0, so that hidden keys come back in training.",
         "weights = self.dropout(scores).softmax(-1)",
         "weights = self.dropout(scores.softmax(-1))",
         "In train mode a dropout stands before the softmax."),
@@ -312,8 +313,8 @@ PAGES = {
 # fmt: on
 
 
-def page(name: str) -> str:
-    """The page of a bug, in Markdown."""
+def page(name: str, picture: str = "") -> str:
+    """The page of a bug, in Markdown; `picture` stands before how it shows."""
     if name not in ENTRIES:
         raise ValueError(f"there is no check {name!r}: {nearest(name, ENTRIES)}")
     entry, told = ENTRIES[name], PAGES[name]
@@ -322,15 +323,16 @@ def page(name: str) -> str:
         f"*{entry.severity.value}, {entry.group}*: {entry.summary}.\n\n"
         f"{told.does}\n\n"
         f"```text\nwrong   {told.wrong}\nright   {told.right}\n```\n\n"
-        f"**How it shows.** {told.shows}\n"
+        + (f"{picture}\n" if picture else "")
+        + f"**How it shows.** {told.shows}\n"
     )
 
 
-def all_pages() -> str:
-    """Every page, by group."""
+def all_pages(picture: Callable[[str], str]) -> str:
+    """Every page with its picture, by group."""
     groups: dict[str, list[str]] = {}
     for entry in ENTRIES.values():
-        groups.setdefault(entry.group, []).append(page(entry.name))
+        groups.setdefault(entry.group, []).append(page(entry.name, picture(entry.name)))
     return "\n".join(
         f"## {group[0].upper()}{group[1:]}\n\n" + "\n".join(pages)
         for group, pages in groups.items()

@@ -6,6 +6,7 @@ Axes: B batch, T tokens, S source tokens, E model width, V vocabulary.
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from clearformer.verification.claims import Claim, claim_of
 from clearformer.verification.noise import (
     add_noise,
     default_dtype,
+    no_fast_path,
     randomness,
     reduced,
     working_copy,
@@ -38,22 +40,10 @@ from clearformer.verification.signature import Parameter, config_of, parameters_
 from clearformer.verification.trace import Recorder, Trace
 
 BATCH, SOURCE = 3, 5
-SPECIAL = (
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-    "mask_token_id",
-    "sep_token_id",
-    "cls_token_id",
-    "unk_token_id",
-    "decoder_start_token_id",
-    "image_token_id",
-    "pad_id",
-    "pad_idx",
-    "padding_idx",
-    "pad_token",
-    "pad",
-)
+SPECIAL = re.compile(
+    r"(^|.*_)(pad|padding|bos|sos|eos|mask|sep|cls|unk|decoder_start|image)"
+    r"(_(token|idx|id|index|ix))*"
+)  # settings that name a token with a meaning of its own
 
 
 class UncallableError(ValueError):
@@ -139,10 +129,9 @@ class Probe:
     def ordinary_ids(self) -> Tensor:
         """Ids that are not known to be special."""
         assert self.vocabulary is not None
-        special = {self.config.get(name) for name in SPECIAL}
-        for part in self.model.modules():
-            special |= {getattr(part, name, None) for name in SPECIAL}
-        special = {each for each in special if isinstance(each, int)}
+        settings = [*self.config.items()]
+        settings += [each for part in self.model.modules() for each in vars(part).items()]
+        special = {v for name, v in settings if type(v) is int and SPECIAL.fullmatch(name)}
         ids = [each for each in range(self.vocabulary) if each not in special]
         ids = ids if len(ids) >= 4 else list(range(self.vocabulary))
         return torch.tensor(ids[:: max(1, len(ids) // 64)] if len(ids) > 64 else ids)
@@ -182,6 +171,7 @@ class Probe:
             warnings.catch_warnings(),
             randomness(seed),
             default_dtype(self.dtype),
+            no_fast_path(),
             torch.set_grad_enabled(grad),
             training_mode(model, train),
         ):
@@ -324,10 +314,32 @@ class Probe:
                 if output.dim() == 0 or output.shape[0] not in (BATCH, length) or output.dim() < 2:
                     problems.append(_unknown_output(output))
                     continue
+                if form.source is not None and output.dim() >= 3 and output.shape[1] != length:
+                    problems.append(_unknown_output(output))
+                    continue  # the outputs belong to the other stream
                 if tokens:
                     self._read_vocabulary(trace, inputs)
+                form = self._all_positions(form, inputs, output)
                 return self._settled(form), length
         return None
+
+    def _all_positions(self, form: Form, inputs: Inputs, output: Tensor) -> Form:
+        """The form that gives every position's output, of models that give the last one alone.
+
+        Some return all logits only if targets are passed, for the loss.
+        """
+        labels = [each.name for each in self.parameter("labels") if not each.required]
+        if output.dim() != 3 or output.shape[1] != 1 or inputs.length == 1 or not labels:
+            return form
+        whole = replace(form, same=(*form.same, labels[0]))
+        try:
+            found = self.run(inputs, form=whole)
+        except Exception:
+            return form
+        if found.dim() != 3 or found.shape[1] != inputs.length:
+            return form
+        self.notes.append(f"{labels[0]} are passed, since it gives the last output alone without")
+        return whole
 
     def _settled(self, form: Form) -> Form:
         """The same form, time first if the model itself treats its first axis as time."""
@@ -364,6 +376,11 @@ class Probe:
         for op in trace.named("embedding"):
             ids, table = op.argument(0, "input"), op.argument(1, "weight")
             if ids.shape == inputs.stream.shape and ids.equal(inputs.stream):
+                self.vocabulary = int(table.shape[0])
+                return
+        for op in trace.named("getitem", "index_select"):  # a table that is a plain parameter
+            table, ids = op.tensors[0], op.tensors[-1]
+            if table.dim() == 2 and table.is_floating_point() and ids.equal(inputs.stream):
                 self.vocabulary = int(table.shape[0])
                 return
 

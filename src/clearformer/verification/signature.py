@@ -13,6 +13,7 @@ from torch import nn
 # Role of a parameter: the first pattern that matches its whole name.
 ROLES = (
     ("labels", r"labels?|targets?|target_ids|next_tokens"),
+    ("return_loss", r"return_loss|compute_loss|with_loss|calc_loss"),
     ("positions", r"position_ids|positions?|pos|pos_ids|cache_position|input_pos"),
     ("start", r"start_pos|start|offset|start_position|past_length|seq_offset"),
     ("source_mask", r"(src|source|memory|encoder|context|enc)_(key_padding_|attention_|padding_)?mask|e_mask"),
@@ -21,11 +22,11 @@ ROLES = (
     ("pair_mask", r"((tgt|trg|target|attn|causal|self_attn|look_ahead|lookahead|d|x)_)?mask"),
     ("use_cache", r"use_cache|return_cache|cached|return_kv"),
     ("cache", r"past|past_key_values?|layer_past|past_kv|.*cache|caches|kv|mems|memories|past_states?|state"),
-    ("target", r"tgt|trg|decoder_input_ids|decoder_inputs?|target_tokens|tgt_tokens|dec_inputs?|y|tgt_ids|decoder_ids|outputs"),
+    ("target", r"(tgt|trg|target|decoder|dec)(_(input_ids|inputs?|tokens?|ids|seq|words?|text))?|y|outputs|prev_output_tokens|shifted_outputs"),
     ("context", r"memory|context|encoder_(hidden_states|outputs?|states)|enc_outputs?|cross|encoded|kv_input|x_kv|source_states"),
     ("key", r"k|keys?|key_states|K"),
     ("value", r"v|values?|value_states|V"),
-    ("stream", r"x|input_ids|inputs?|idx|ids|tokens?|token_ids|hidden_states|hidden|q|quer(y|ies)|src|source|seq|sequence|embeddings?|embeds?|Q|inp|src_ids|source_ids|enc_inputs?|queries"),
+    ("stream", r"x|input_ids|inputs?|idx|ids|tokens?|token_ids|hidden_states|hidden|q|quer(y|ies)|(src|source|enc|encoder)(_(input_ids|inputs?|tokens?|ids|seq|words?|text))?|seq|sequence|embeddings?|embeds?|Q|inp|queries|images?|pixels|pixel_values|in_(idx|indices|ids)|indices|text|data"),
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,12 +111,21 @@ def _module(place: str) -> Any:
 
 
 def _reason(problem: BaseException) -> str:
-    return f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"
+    said = " ".join(str(problem).split())[:300]
+    if not said:  # a bare assert: show the line
+        frames = traceback.extract_tb(problem.__traceback__)
+        said = f"{frames[-1].line} (line {frames[-1].lineno})" if frames else "no message"
+    return f"{type(problem).__name__}: {said}"
 
 
 def _made(target: Any, name: str, place: str, arguments: Any) -> nn.Module:
     if isinstance(target, nn.Module):
         return target
+    if not callable(target):
+        raise ValueError(
+            f"{name} is {type(target).__name__}, but a class of torch modules, a function that "
+            f"returns one, or a module is wanted: name one of these"
+        )
     if not arguments and inspect.isclass(target):
         missing = required_arguments(target)
         if missing:

@@ -210,10 +210,15 @@ def caller() -> str:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        outside = _OUTSIDE.get(file)
-        if outside is None:
-            outside = _OUTSIDE[file] = not any(each in file for each in _LIBRARIES)
-        if outside:
+        if is_outside(file):
             return f"{'/'.join(file.split('/')[-2:])}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def is_outside(file: str) -> bool:
+    """Whether a file is neither torch nor this package, so that its lines are the model's."""
+    known = _OUTSIDE.get(file)
+    if known is None:
+        known = _OUTSIDE[file] = not any(each in file for each in _LIBRARIES)
+    return known

@@ -32,7 +32,7 @@ def test_no_finding_without_causal_claim(probe):
     [
         ("self.ln_f(x + x.mean(1, keepdim=True))", "future-leak-through-pooling"),
         ("self.ln_f(x) / x.std(1, keepdim=True)", "future-leak-through-norm"),
-        ("self.ln_f(x + x.flip(1))", "future-leak-through-pooling"),
+        ("self.ln_f(x + x.flip(1))", "future-leak"),
     ],
 )
 def test_leak_is_named_by_origin(probe, new, name):

@@ -38,13 +38,16 @@ def _wrong_scale(probe: Probe, event: Attention) -> Finding | None:
     right = width**-0.5
     if math.isclose(factor, right, rel_tol=1e-3) or _configured(probe, factor):
         return None
-    model_width = _model_width(probe, event)
+    model_width = next(
+        (
+            each
+            for each in _model_widths(probe, event)
+            if each != width and math.isclose(factor, each**-0.5, rel_tol=1e-3)
+        ),
+        None,
+    )
     name, sentence, severity = "", "", None
-    if (
-        model_width
-        and model_width != width
-        and math.isclose(factor, model_width**-0.5, rel_tol=1e-3)
-    ):
+    if model_width is not None:
         name = "scale-by-model-width"
         sentence = (
             f"scores are divided by sqrt({model_width}) = {model_width**0.5:.3g}; a head "
@@ -59,6 +62,9 @@ def _wrong_scale(probe: Probe, event: Attention) -> Finding | None:
     elif math.isclose(factor, right * right, rel_tol=1e-3):
         name = "scale-applied-twice"
         sentence = f"scores are divided by {1 / factor:.3g} = sqrt({width}) twice"
+        if _is_mup(probe):
+            severity = Severity.INFO
+            sentence += " (as muP asks, which its code names)"
     elif math.isclose(factor, 1 / right, rel_tol=1e-3):
         name = "scale-inverted"
         sentence = f"scores are multiplied by sqrt({width}) = {factor:.3g} instead of divided"
@@ -105,12 +111,29 @@ def _stated(probe: Probe, event: Attention) -> bool:
     return states_no_scale(source, file if hasattr(probe.model, "config") else "")
 
 
-def _model_width(probe: Probe, event: Attention) -> int | None:
-    if event.raw is None or event.head_width is None:
-        return probe.width
-    shape, batch = event.raw.shape, probe.base.batch
-    heads = shape[1] if len(shape) == 4 else shape[0] // batch if len(shape) == 3 else 1
-    return heads * event.head_width if heads > 1 else probe.width
+def _is_mup(probe: Probe) -> bool:
+    """Whether the code names the maximal update parametrization, which divides by the width."""
+    named = re.compile(r"\bmup\b|mu-?parametri[sz]ation|maximal update", re.I)
+    for kind in {type(part) for part in probe.model.modules()}:
+        try:
+            if named.search(inspect.getsource(kind)):
+                return True
+        except (TypeError, OSError):
+            continue
+    return False
+
+
+def _model_widths(probe: Probe, event: Attention) -> Iterator[int]:
+    """Widths of all heads together, of the stream, and of what queries are projected from."""
+    if event.raw is not None and event.head_width is not None:
+        shape, batch = event.raw.shape, probe.base.batch
+        heads = shape[1] if len(shape) == 4 else shape[0] // batch if len(shape) == 3 else 1
+        if heads > 1:
+            yield heads * event.head_width
+    if event.projected_from is not None:
+        yield event.projected_from
+    if probe.width is not None:
+        yield probe.width
 
 
 def _entropies(event: Attention, factor: float, right: float) -> str:
@@ -172,11 +195,18 @@ def softmax_direction(probe: Probe) -> Iterator[Finding]:
 def _masked_after(event: Attention) -> Op | None:
     """The operation between softmax and values that set weights to zero."""
     for op in event.after:
-        if op.name in ("masked_fill", "where", "setitem", "tril", "triu", "mul"):
-            source = op.tensors[0] if op.tensors else None
-            if source is not None and op.value is not None and bool((op.value == 0).any()):
-                return op
+        masks = op.name in ("masked_fill", "where", "setitem", "tril", "triu", "mul")
+        if masks and _sets_to_zero(op, event):
+            return op
     return None
+
+
+def _sets_to_zero(op: Op, event: Attention) -> bool:
+    """Whether an operation makes weights zero that the softmax did not."""
+    before, after = event.probabilities, op.value
+    if before is None or after is None:
+        return False
+    return int((after == 0).sum()) * before.numel() > int((before == 0).sum()) * after.numel()
 
 
 def heads_by_view(probe: Probe) -> Iterator[Finding]:
@@ -228,9 +258,9 @@ def _splits_heads(before: Tensor, after: Tensor, batch: int) -> bool:
     if not before.is_floating_point() or min(before.dim(), after.dim()) < 3:
         return False
     if before.dim() != after.dim():
-        return max(before.dim(), after.dim()) <= 5 and before.shape[-1] != after.shape[-2]
+        return max(before.dim(), after.dim()) <= 5
     folds = before.shape[0] != after.shape[0] and before.shape[-1] != after.shape[-1]
-    return before.dim() == 3 and folds and batch in (before.shape[0], after.shape[0])
+    return before.dim() == 3 and folds and batch in (*before.shape[:2], *after.shape[:2])
 
 
 def _keeps_positions(before: Tensor, after: Tensor, axis: int, other: int, length: int) -> bool:
@@ -315,6 +345,7 @@ def shared_projections(probe: Probe) -> Iterator[Finding]:
                 r"(^|[._])(to|w_?)?[kvq](al|ey|uer|_|\b|$)", name.removeprefix(module).lower()
             )
         ]
+        unused += _unused_rows(probe, module) if not unused else []
         projected = _has_linear(probe, module)
         if _equal(k, v) and not _equal(q, k) and projected:
             yield finding(
@@ -346,6 +377,22 @@ def shared_projections(probe: Probe) -> Iterator[Finding]:
             return
 
 
+def _unused_rows(probe: Probe, module: str) -> list[str]:
+    """Joint projections of which a half or a third of the rows gets no gradient."""
+    found = []
+    with gradients(probe) as model:
+        for name, parameter in model.named_parameters():
+            grad = parameter.grad
+            if grad is None or grad.dim() != 2 or not name.startswith(module):
+                continue
+            for parts in (2, 3):
+                if len(grad) % parts == 0:
+                    used = grad.view(parts, -1).abs().amax(dim=1) > 0
+                    if bool(used.any()) and not bool(used.all()):
+                        found.append(f"a part of {name}")
+    return found
+
+
 def _has_linear(probe: Probe, module: str) -> bool:
     try:
         return any(True for _ in probe.model.get_submodule(module).parameters())
@@ -365,15 +412,23 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 def unused_parameters(probe: Probe) -> Iterator[tuple[str, Tensor]]:
     """Parameters that get no gradient from any output."""
-    for model in (probe.model,):
-        model.zero_grad(set_to_none=True)
-        raw = probe.raw(probe.base, grad=True)
-        total = sum((each.double() * _fixed(each)).sum() for each in float_tensors(raw))
-        if isinstance(total, Tensor) and total.requires_grad:
-            total.backward()
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad and parameter.grad is None:
-                yield name, parameter
+    with gradients(probe) as model:
+        dead = [each for each in model.named_parameters() if each[1].grad is None]
+    yield from (each for each in dead if each[1].requires_grad)
+
+
+@contextmanager
+def gradients(probe: Probe) -> Iterator[nn.Module]:
+    """The model with the gradients of one backward pass from all outputs."""
+    model = probe.model
+    model.zero_grad(set_to_none=True)
+    raw = probe.raw(probe.base, grad=True)
+    total = sum((each.double() * _fixed(each)).sum() for each in float_tensors(raw))
+    if isinstance(total, Tensor) and total.requires_grad:
+        total.backward()
+    try:
+        yield model
+    finally:
         model.zero_grad(set_to_none=True)
 
 
@@ -428,11 +483,11 @@ def residuals(probe: Probe) -> Iterator[Finding]:
     """With the output of a sublayer set to zero, the input still gets through."""
     if not probe.per_token or not probe.attention:
         return
-    sublayers = {each[0]: each for each in _sublayer_outputs(probe)}.values()
+    sublayers = list({each[0]: each for each in _sublayer_outputs(probe)}.values())
     norms = probe.base_trace.named("layer_norm", "rms_norm", "rsqrt", "var")
     if len(sublayers) < 2 or not (norms or probe.takes_tokens):
         return  # an attention layer alone has no residual
-    for name, weights, place in sublayers:
+    for name, weights, place in [*sublayers, *_blocks(sublayers)]:
         with zeroed(probe.model, weights):
             dependent = _depends_on_itself(probe, probe.model)
         if not dependent:
@@ -445,6 +500,20 @@ def residuals(probe: Probe) -> Iterator[Finding]:
                 right="x = x + sublayer(norm(x))",
             )
             return
+
+
+Sublayer = tuple[str, list[str], Place]  # name, parameters of its last projection, where
+
+
+def _blocks(sublayers: list[Sublayer]) -> Iterator[Sublayer]:
+    """The sublayers of each block as one: parallel ones keep each other's input alive."""
+    blocks: dict[str, list[Sublayer]] = {}
+    for each in sublayers:
+        blocks.setdefault(common_block(each[0]), []).append(each)
+    for block, parts in blocks.items():
+        if block and len(parts) > 1:
+            weights = [name for _, own, _ in parts for name in own]
+            yield f"{block} ({' and '.join(name for name, _, _ in parts)})", weights, parts[0][2]
 
 
 @contextmanager
@@ -470,7 +539,7 @@ def _depends_on_itself(probe: Probe, model: nn.Module) -> bool:
     return probe.differs(before, after) > 0
 
 
-def _sublayer_outputs(probe: Probe) -> Iterator[tuple[str, list[str], Place]]:
+def _sublayer_outputs(probe: Probe) -> Iterator[Sublayer]:
     """The last projection of each attention and each feed-forward layer, with its parameters."""
     names = {id(each): name for name, each in probe.model.named_parameters()}
     linear = [

@@ -5,13 +5,14 @@ Axes: B batch, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from clearformer.verification import reproduction
 from clearformer.verification.attention import find_attention
 from clearformer.verification.caching import CacheForm, copied, find_cache, tensors_in
 from clearformer.verification.entries import finding
@@ -49,12 +50,31 @@ def steps(probe: Probe) -> Iterator[Finding]:
             rows = form.run(probe, inputs.rows(0), pieces)
             fine_alone = probe.differs(rows, alone) <= _large(probe)
             found = _differs(probe, form, pieces, label, effect, fine_alone)
+            found = replace(found, reproduction=_reproduced(probe, form, pieces))
             if label == "two chunks" and found.name == "cache-differs":
                 # Recurrent layers continue token by token only; masks have a name of their own.
                 found = replace(found, severity=Severity.INFO)
             yield found
             return
     yield from _padded_steps(probe, form)
+
+
+def _reproduced(probe: Probe, form: CacheForm, pieces: list[int]) -> str | None:
+    """The same in plain torch, where the cache is returned and passed on by name."""
+    if not probe.accepts(form.label):
+        return None
+    extra = form.extra(0, 2, None)
+    raw = probe.raw(probe.inputs(batch=2), extra=extra)
+    cache = form.read(raw)
+    paths: list[tuple[str, Any]] = []
+    if isinstance(raw, Mapping):
+        paths = [(f'["{name}"]', value) for name, value in raw.items()]
+    elif isinstance(raw, list | tuple):
+        paths = [(f"[{at}]", value) for at, value in enumerate(raw)]
+    index = next((path for path, value in paths if value is cache), None)
+    if cache is None or index is None:
+        return None
+    return reproduction.cache_continues(probe, form.label, index, extra, pieces)
 
 
 def _differs(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from clearformer.verification import reproduction
 from clearformer.verification.attention import Attention, find_attention
 from clearformer.verification.dependence import (
     Origin,
@@ -22,6 +23,7 @@ from clearformer.verification.dependence import (
 from clearformer.verification.entries import finding
 from clearformer.verification.findings import Finding, Place, Severity
 from clearformer.verification.probe import Probe
+from clearformer.verification.trace import Op
 
 NORMS = (
     "layer_norm",
@@ -34,7 +36,7 @@ NORMS = (
     "std_mean",
     "native_layer_norm",
 )
-POOLS = ("mean", "sum", "amax", "max", "logsumexp", "cumsum", "flip", "prod", "median")
+POOLS = ("mean", "sum", "amax", "max", "logsumexp", "cumsum", "prod", "median")
 
 
 def shown(probe: Probe, length: int, output: int, changed: int) -> str:
@@ -56,6 +58,7 @@ def future_leak(probe: Probe) -> Iterator[Finding]:
             table = dependence(probe, length)
         except Exception:
             continue  # a length that the model does not take
+        table[:, : probe.claim.prefix] = 0  # a prefix may be seen by all
         pair = first_leak(table)
         if pair is not None:
             yield _leak(probe, table, pair, length)
@@ -83,6 +86,7 @@ def _leak(probe: Probe, table: Tensor, pair: tuple[int, int], length: int) -> Fi
         shows=shown(probe, length, output, changed),
         effect=effect,
         right="outputs up to i are the same whatever comes after i",
+        reproduction=reproduction.no_effect(probe, length, changed, float(table[output, changed])),
     )
 
 
@@ -121,12 +125,17 @@ def _from(origin: Origin, names: tuple[str, ...]) -> bool:
             made = None if current is None else origin.trace.producer(current, before)
             if made is None:
                 break
-            if made.name in names:
+            if made.name in names and _no_time_axis(origin, made):
                 return True
             if made.name in ("linear", "matmul", "bmm", "embedding", "softmax"):
                 break
             before, current = made.index, (made.tensors[0] if made.tensors else None)
     return False
+
+
+def _no_time_axis(origin: Origin, made: Op) -> bool:
+    """Whether positions were reduced: a norm over the width alone keeps them."""
+    return made.value is None or origin.length not in made.value.shape
 
 
 def leak_in_training(probe: Probe) -> Iterator[Finding]:
@@ -137,6 +146,7 @@ def leak_in_training(probe: Probe) -> Iterator[Finding]:
         eval_table, table = dependence(probe), dependence(probe, train=True)
     except Exception:
         return
+    table[:, : probe.claim.prefix] = eval_table[:, : probe.claim.prefix] = 0
     coupled = row_coupling(probe, train=True)
     norms = probe_norms(probe)
     if probe.claim.causal and not future(eval_table).any() and future(table).any():
@@ -153,6 +163,9 @@ def leak_in_training(probe: Probe) -> Iterator[Finding]:
             shows=shown(probe, probe.length, output, changed),
             effect=float(future(table).max()),
             right="train and eval mode hide the same positions",
+            reproduction=reproduction.no_effect(
+                probe, probe.length, changed, float(table[output, changed]), train=True
+            ),
         )
     elif coupled and not row_coupling(probe):
         yield finding(
@@ -201,6 +214,7 @@ def batch_coupling(probe: Probe) -> Iterator[Finding]:
         shows=f"two batches of {tuple(alone.stream.shape)} that differ in row 1",
         effect=effect,
         right="each row gives the same output as alone",
+        reproduction=reproduction.rows_apart(probe, effect),
     )
 
 
@@ -250,6 +264,7 @@ def reach(probe: Probe) -> Iterator[Finding]:
             f"{int(wanted.sum())} pairs are not connected; claimed: {probe.claim.reason})",
             shows=shown(probe, probe.length, output, unseen),
             right="every position in reach has an effect",
+            reproduction=reproduction.has_effect(probe, output, unseen),
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearformer.verification import reproduction
 from clearformer.verification.attention import Attention, find_attention
 from clearformer.verification.calls import TRIANGLES, Inputs
 from clearformer.verification.checks.information_flow import shown
@@ -93,6 +94,9 @@ def _no_working_mask(probe: Probe, found: Found) -> Iterator[Finding]:
                 shows=f"{tried.name} that hides position 0",
                 right="masked positions have no weight",
                 severity=None if declared else Severity.ERROR,
+                reproduction=_filled_twice(probe, tried, False)
+                if declared and not probe.claim.causal
+                else None,
             )
         return
     if not declared:
@@ -113,6 +117,12 @@ def _no_working_mask(probe: Probe, found: Found) -> Iterator[Finding]:
         yield rows
     elif effect:
         yield _padding_leak(probe, tried, left, effect)
+
+
+def _filled_twice(probe: Probe, mask: PaddingMask, left: bool) -> str | None:
+    """Two fillings of the padding, as a test in plain torch."""
+    (one, real), (two, _) = padded(probe, 2, left, 0), padded(probe, 2, left, 1)
+    return reproduction.padding_unseen(probe, mask.arguments(real), one, two, real)
 
 
 def _pair_mask_ignored(probe: Probe) -> bool:
@@ -152,6 +162,7 @@ def _padding_leak(probe: Probe, mask: PaddingMask, left: bool, effect: float) ->
         f"two fillings of the padding",
         effect=effect,
         right="outputs of real tokens do not depend on padding",
+        reproduction=_filled_twice(probe, mask, left),
         # Convolutions and pooling see their neighbours, padding or not: perhaps meant.
         severity=None if by_attention or not probe.per_token else Severity.INFO,
     )

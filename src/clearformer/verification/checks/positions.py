@@ -23,7 +23,7 @@ POSITION_WORDS = ("pos", "wpe", "rotary", "rope", "alibi", "relative", "sinus", 
 
 def order(probe: Probe) -> Iterator[Finding]:
     """A model of sequences can tell the order of its tokens."""
-    if not probe.takes_tokens or not probe.attention or probe.form.source is not None:
+    if not probe.takes_tokens or not probe.attention:
         return
     if not _order_is_invisible(probe):
         return
@@ -45,15 +45,21 @@ def order(probe: Probe) -> Iterator[Finding]:
 
 
 def _order_is_invisible(probe: Probe) -> bool:
-    """Whether the first attention of the last query is blind to the order of the keys."""
+    """Whether the first attention of the last query is blind to the order of the keys it sees."""
     inputs = probe.inputs(batch=2)
-    shuffled = inputs.stream.clone()
-    shuffled[:, [0, 1, 2]] = inputs.stream[:, [2, 0, 1]]
-    if bool((shuffled == inputs.stream).all()):
-        return False
     one, _ = probe.trace(inputs)
+    own = [event for event in find_attention(one) if _of_itself(event, probe)]
+    seen = own[0].seen if own else None
+    if seen is None:
+        return False
+    visible = seen[-1, :-1].nonzero().flatten().tolist()[-3:]
+    shuffled = inputs.stream.clone()
+    shuffled[:, visible] = inputs.stream[:, visible[1:] + visible[:1]]
+    if bool((shuffled == inputs.stream).all(dim=1).any()):
+        return False
     two, _ = probe.trace(inputs.with_stream(shuffled))
-    for a, b in zip(find_attention(one), find_attention(two), strict=False):
+    other = [event for event in find_attention(two) if _of_itself(event, probe)]
+    for a, b in zip(own, other, strict=False):
         if a.output is None or b.output is None or a.output.value is None or b.output.value is None:
             return False
         x, y = a.output.value, b.output.value
@@ -66,10 +72,20 @@ def _order_is_invisible(probe: Probe) -> bool:
     return False
 
 
+def _of_itself(event: Attention, probe: Probe) -> bool:
+    """Whether it is an attention of the stream over itself, not over a source."""
+    return event.seen is not None and event.seen.shape == (probe.length, probe.length)
+
+
 def _position_parts(probe: Probe) -> list[str]:
     named = [name for name, _ in probe.model.named_modules()]
     named += [name for name, _ in [*probe.model.named_parameters(), *probe.model.named_buffers()]]
-    return [n for n in named if any(w in n.rsplit(".", 1)[-1].lower() for w in POSITION_WORDS)]
+    found = [n for n in named if any(w in n.rsplit(".", 1)[-1].lower() for w in POSITION_WORDS)]
+    for op in probe.base_trace.named("embedding"):  # a table of positions that are all the same
+        ids, table = op.argument(0, "input"), op.argument(1, "weight")
+        if table.shape[0] > 8 and ids.shape[-1] == probe.length and len(ids.unique()) == 1:
+            found.append(op.place.module)
+    return found
 
 
 # --- rotary ----------------------------------------------------------------------------------

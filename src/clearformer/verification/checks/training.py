@@ -5,14 +5,17 @@ Axes: B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.verification import reproduction
 from clearformer.verification.calls import Inputs, loss_output
 from clearformer.verification.checks.arithmetic import float_tensors, unused_parameters
 from clearformer.verification.entries import finding
@@ -52,7 +55,10 @@ def losses(logits: Tensor, targets: Tensor, ignored: int = -100) -> dict[int, fl
 def loss_shift(probe: Probe) -> Iterator[Finding]:
     """The loss compares each output with the next token, once."""
     name = loss_parameter(probe)
-    if name is None or not probe.is_language_model:
+    if not probe.is_language_model:
+        return
+    if name is None:
+        yield from _loss_of_its_own(probe)
         return
     inputs, labels = probe.base, probe.inputs(seed=9).stream
     own = loss_of(probe, inputs, labels)
@@ -68,8 +74,25 @@ def loss_shift(probe: Probe) -> Iterator[Finding]:
     shift = next((each for each, value in table.items() if abs(value - own) < NEAR), None)
     if shift == 2:
         yield _shifted(probe, name, 2, "loss-shifted-twice", own, table)
-    elif shift == 0 and probe.claim.causal and name == "labels" and _shifts_itself(probe):
-        yield _shifted(probe, name, 0, "loss-not-shifted", own, table)
+    elif shift == 0 and probe.claim.causal and name == "labels":
+        found = _shifted(probe, name, 0, "loss-not-shifted", own, table)
+        # Elsewhere callers may shift the labels themselves.
+        yield found if _shifts_itself(probe) else replace(found, severity=Severity.INFO)
+
+
+def _loss_of_its_own(probe: Probe) -> Iterator[Finding]:
+    """A loss that is asked for by a flag: the inputs are the targets too."""
+    for each in probe.parameter("return_loss"):
+        try:
+            loss = loss_output(probe.raw(probe.base, extra={each.name: True}))
+        except Exception:
+            continue
+        if loss is None or not probe.claim.causal:
+            continue
+        table = losses(probe.base_output, probe.base.stream)
+        for shift, bug in ((0, "loss-not-shifted"), (2, "loss-shifted-twice")):
+            if abs(table[shift] - float(loss)) < NEAR:
+                yield _shifted(probe, each.name, shift, bug, float(loss), table)
 
 
 def _shifts_itself(probe: Probe) -> bool:
@@ -89,6 +112,9 @@ def _shifted(
         shows=f"tokens {probe.base.stream[:1].tolist()} with {name}",
         effect=abs(own - table[meant]),
         right="logits[:, :-1] against tokens[:, 1:], in one place only",
+        reproduction=reproduction.loss_is_shifted(probe, name, shift)
+        if name == loss_parameter(probe)
+        else None,
     )
 
 
@@ -102,7 +128,9 @@ def _loss_trace(probe: Probe, name: str) -> Trace | None:
     recorder = Recorder(probe.model)
     try:
         with recorder.recording() as trace:
-            probe.raw(probe.base, extra={name: probe.inputs(seed=9).stream})
+            flag = any(each.name == name for each in probe.parameter("return_loss"))
+            value = True if flag else probe.inputs(seed=9).stream
+            probe.raw(probe.base, extra={name: value})
     except Exception:
         return None
     return trace
@@ -182,8 +210,8 @@ def _padding_counted(probe: Probe, name: str, ignored: int) -> Iterator[Finding]
     names = ("pad_token_id", "pad_id", "pad_idx", "padding_idx", "pad_token")
     held = [getattr(part, each, None) for part in probe.model.modules() for each in names]
     pads = {each for each in held if type(each) is int and each >= 0}
-    if len(pads) != 1 or probe.config:
-        return
+    if len(pads) != 1 or probe.config or not probe.claim.causal or _marks_ignored(probe):
+        return  # targets that do not count are -100, by convention or in its code
     (pad,) = pads
     labels = probe.inputs(seed=9).stream.clone()
     labels[0, 3:] = pad
@@ -197,6 +225,14 @@ def _padding_counted(probe: Probe, name: str, ignored: int) -> Iterator[Finding]
             shows=f"targets {labels[:1].tolist()}",
             right=f"cross_entropy(..., ignore_index={pad})",
         )
+
+
+def _marks_ignored(probe: Probe) -> bool:
+    """Whether the code of the model names -100, the target that torch ignores."""
+    try:
+        return "-100" in inspect.getsource(type(probe.model))
+    except (TypeError, OSError):
+        return False
 
 
 def first_loss(probe: Probe) -> Iterator[Finding]:
@@ -239,6 +275,7 @@ def dead_parameters(probe: Probe) -> Iterator[Finding]:
         shows="one backward pass",
         effect=float(len(dead)),
         right="use it in the forward pass, or remove it",
+        reproduction=reproduction.gradients(probe),
         severity=Severity.INFO if optional or probe.published else None,
     )
 
@@ -273,6 +310,7 @@ def randomness_in_eval(probe: Probe) -> Iterator[Finding]:
             shows="the same input twice in eval mode",
             effect=effect,
             right="F.dropout(x, p, training=self.training); dropout_p=p if self.training else 0",
+            reproduction=reproduction.twice(probe) if effect else None,
         )
     elif effect:
         drawn = probe.base_trace.named(
@@ -294,6 +332,7 @@ def randomness_in_eval(probe: Probe) -> Iterator[Finding]:
             shows="the same input twice in eval mode",
             effect=effect,
             right="randomness in training only",
+            reproduction=reproduction.twice(probe),
         )
 
 
