@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from claim import Claim, Judged, Names, verdict
+from claims_models import CLAIMS as MODELS
 from claims_tasks import CLAIMS as TASKS
 from output_projection_page import not_necessary
 
@@ -232,6 +233,7 @@ CLAIMS = (
         BLOCK, tricks_help,
     ),
     *TASKS,
+    *MODELS,
 )  # fmt: skip
 
 
@@ -265,15 +267,14 @@ def row(claim: Claim, names: Names) -> str:
 HEADER = """\
 # Claims of the seeds, tried
 
-Sentences of *The Illustrated Transformer From Scratch* with a number or a comparison, and what came
-of trying them. `python benchmarks/claims.py` writes the table: it runs the chapters of [the
-book](book/index.md) and judges each claim by a fixed rule from the chapter's numbers. Verdicts:
-*holds*, *holds here in part*, *not here*, *refuted* (also in the [errata](errata.md)), *could not
-be tried* (with the command for it). A verdict is about the experiment of the chapter, small
-models on a CPU, and not about every model there is.
+Sentences of *The Illustrated Transformer From Scratch* (and of *Transformers*, the second seed)
+with a number or a comparison, and what came of trying them. `python benchmarks/claims.py` writes
+the table: it runs the chapters of [the book](book/index.md) and judges each claim by a fixed rule
+from the chapter's numbers. Verdicts: *holds*, *holds here in part*, *not here*, *refuted* (also in
+the [errata](errata.md)), *could not be tried* (with the command for it). A verdict is about the
+experiment of the chapter, small models on a CPU, and not about every model there is.
 
-The ledger grows with the book: it covers the sections of chapters 1 to 9. Claims about BERT, GPT-2,
-Transformer-XL, sparse attention and memory are not in it yet.
+It covers the sections of the chapters that the table names.
 
 | claim | section | chapter | command | result | verdict | since |
 |---|---|---|---|---|---|---|

@@ -14,7 +14,7 @@ BOOK = Path(__file__).parents[1] / "book"
 
 def chapters() -> list[Path]:
     """The chapters, in their order."""
-    return sorted(BOOK.glob("[0-9]*-*.md"))
+    return sorted(BOOK.glob("[0-9]*-*.md"), key=lambda path: int(path.stem.split("-")[0]))
 
 
 def notebook(path: Path) -> nbformat.NotebookNode:

@@ -26,6 +26,7 @@ from clearformer.arguments import (
     require_choice,
     require_int,
     require_known,
+    require_number,
 )
 from clearformer.builder import outline
 from clearformer.config import AnyModelConfig, GenerationDefaults, RunConfig, Verb
@@ -447,7 +448,7 @@ class Model:
             stop=(*generation.config.stop, *prompt.stop),
         )
         generation = replace(generation, config=config)
-        generation.check_prompts([prompt.ids])
+        generation.require_whole(prompt.ids)  # without its beginning it is another conversation
         sequence = generation.start(prompt.ids)
         return sequence, generation.stream(sequence, should_stop)
 
@@ -681,9 +682,13 @@ class Model:
         self,
         texts: Texts,
         *,
-        beam: int = 4,
-        length_penalty: float = 1.0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
         best: int = 1,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
         max_tokens: int | None = None,
         batch_size: int = 32,
     ) -> str | list[str] | list[str | list[str]]:
@@ -691,10 +696,17 @@ class Model:
 
         Args:
             texts (str, ids, or list of either): What to translate.
-            beam (int): Hypotheses that the beam search follows; 1 is greedy. Default: 4.
-            length_penalty (float): Scores are log probabilities divided by length to this power:
-                above 0 favours long translations. Default: 1.
+            beam (int, optional): Hypotheses that the beam search follows; 1 is greedy. Default: 4.
+            length_penalty (float, optional): Scores are log probabilities divided by length to this
+                power: above 0 favours long translations. Default: 1.
             best (int): Translations of each text. Default: 1.
+            temperature (float, optional): Sample instead of searching: `best` translations of each
+                text, with log probabilities as scores. Above 1 more random, below 1 less. Default:
+                search.
+            top_k (int, optional): Sample from the k most likely tokens only. Default: from all.
+            top_p (float, optional): Sample from the smallest set of tokens with this total
+                probability. Default: from all.
+            seed (int): Seed of the samples. Default: 0.
             max_tokens (int, optional): Maximum number of tokens of a translation. Default: as
                 many as the model can write.
             batch_size (int): Texts at a time. Default: 32.
@@ -711,6 +723,10 @@ class Model:
                 beam=beam,
                 length_penalty=length_penalty,
                 best=best,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed,
                 max_tokens=max_tokens,
                 batch_size=batch_size,
             )
@@ -723,22 +739,49 @@ class Model:
         self,
         texts: Sequence[Text],
         *,
-        beam: int = 4,
-        length_penalty: float = 1.0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
         best: int = 1,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
         max_tokens: int | None = None,
         batch_size: int = 32,
     ) -> list[list[Translation]]:
         """The `best` translations of each text, with tokens and scores; options as `translate`."""
         from clearformer.generate.beam import Beam
+        from clearformer.generate.sampling import Sampling
+        from clearformer.generate.translate import SampledTranslations
 
         require_int("batch_size", batch_size, 1, limits.MAX_BATCH)
         if max_tokens is not None:
             require_int("max_tokens", max_tokens, 1, limits.MAX_TOKENS)
-        settings = Beam(width=beam, length_penalty=length_penalty, best=best)
         batch, _ = self._texts(texts, "translate")
-        return self.translator().translate(
-            batch, settings, batch_size=batch_size, max_tokens=max_tokens
+        if temperature is None and top_k is None and top_p is None:
+            penalty = 1.0 if length_penalty is None else length_penalty
+            search = Beam(width=4 if beam is None else beam, length_penalty=penalty, best=best)
+            return self.translator().translate(
+                batch, search, batch_size=batch_size, max_tokens=max_tokens
+            )
+        for name, value in (("beam", beam), ("length_penalty", length_penalty)):
+            if value is not None:
+                raise ValueError(
+                    f"`{name}` is that of a beam, which does not go with `temperature`, `top_k` or "
+                    f"`top_p`: leave one out"
+                )
+        temperature = 1.0 if temperature is None else temperature
+        require_number("temperature", temperature, 0)
+        if top_k is not None:
+            require_int("top_k", top_k, 1)
+        if top_p is not None:
+            require_number("top_p", top_p, 0, 1)
+        sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+        return self.translator().sample(
+            batch,
+            SampledTranslations(sampling=sampling, samples=best, seed=seed),
+            batch_size=batch_size,
+            max_tokens=max_tokens,
         )
 
     def translator(self) -> Translator:

@@ -103,7 +103,7 @@ def test_reports_incomplete_constraint(clearformer, run):
         # 30 of 32 tokens are the prompt, and the last token is not read.
         ask = ("generate", run, "x" * 30, "--pattern", r"\d{4}-\d\d", *more, "--quiet")
         assert clearformer(*ask, "--context-overflow", "stop").err.splitlines()[0] == (
-            "note: the text does not match yet after 3 tokens, where the context is full: "
+            "note: the text does not match yet after 3 tokens, because the context is full: "
             "see --context-overflow"
         )
         assert "note" not in clearformer(*ask, "--context-overflow", "slide").err

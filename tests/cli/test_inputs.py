@@ -69,7 +69,7 @@ def test_chooses_arguments_file_or_pipe(pipe, monkeypatch):
             chosen((), None)
         with pytest.raises(ValueError, match="give either texts or --file, and not both"):
             chosen(("a",), "f")
-        with pytest.raises(ValueError, match="- stands for standard input, so give no other text"):
+        with pytest.raises(ValueError, match="- means standard input, so give no other text"):
             chosen(("a", "-"), None)
     pipe(b"x")
     assert is_piped()

@@ -152,3 +152,18 @@ def test_data_shows_pairs(clearformer, folder):
     text = clearformer("data", f"{folder / 'train.en'},{folder / 'train.de'}").out
     assert "155 pairs" in text
     assert "'one' -> 'eins'" in text
+
+
+def test_samples_have_one_meaning(clearformer, run):
+    asked = ("translate", run, "two three one", "--temperature", "0.5", "--best", "3")
+    first, again = clearformer(*asked), clearformer(*asked)
+    assert first.out == again.out
+    assert [line.split()[1:] for line in first.out.splitlines()] == [["zwei", "drei", "eins"]] * 3
+
+
+def test_sampling_does_not_go_with_a_beam(clearformer, run):
+    done = clearformer("translate", run, "two", "--temperature", "1", "--beam", "4")
+    assert done.code == 2
+    assert "--beam is that of a beam, which does not go with --temperature" in done.err
+    assert clearformer("translate", run, "two", "--top-p", "1.5").code == 2
+    assert clearformer("translate", run, "two", "--temperature", "-1").code == 2

@@ -192,6 +192,7 @@ def test_wrong_module_is_named(answer, said):
 def test_module_in_another_style_passes():
     verdict = judge(find("8.2"), Mine)
     assert verdict, verdict
+    assert verdict.message.endswith("agree in 1 case, and verify finds nothing")
 
 
 def test_solutions_are_those_of_core():

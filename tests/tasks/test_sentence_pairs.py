@@ -53,7 +53,7 @@ def test_learns_from_both_texts(homes, finetune, tmp_path):
     assert [each.label for each in model.classify(pairs)] == ["warm", "cold", "cold", "cold"]
     one = model.classify(pairs[1])
     assert (one.text, one.second, one.label) == (*pairs[1], "cold")
-    assert list(one.row()) == ["text", "second", "label", "probabilities"]
+    assert one.texts == {"text": south, "second": north}
     other = model.classify([pairs[2]])[0]
     assert other.probabilities != one.probabilities  # the order matters
     with pytest.raises(

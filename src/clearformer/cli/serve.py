@@ -59,7 +59,9 @@ class Serve:
         given = [key for key in os.environ.get(KEYS, "").split(",") if key]
         keys = given if self.api_keys is None else read_keys(self.api_keys)
         require_keys(self.host, keys)  # before the models are opened, which may take long
-        models = open_models(self.folders, device=self.device, weights=self.weights)
+        models = open_models(
+            self.folders, device=self.device, weights=self.weights, max_batch=self.max_batch
+        )
         for model in models.values():
             note(*model.notes)
         server = make_server(models, host=self.host, port=self.port, api_keys=keys, limits=limits)

@@ -30,12 +30,21 @@ class Translate(ModelCommand):
     file: str | None = None
     """A file with a text on each line, a .csv, .tsv, .jsonl or .json table (its column of sources),
     or - for standard input; lines are printed as soon as they are translated."""
-    beam: int = 4
-    """Hypotheses that the beam search follows; 1: greedy."""
-    length_penalty: float = 1.0
-    """Scores are log probabilities over length to this power: above 0 favours long translations."""
+    beam: int | None = None
+    """Hypotheses that the beam search follows; 1: greedy; none: 4."""
+    length_penalty: float | None = None
+    """Scores are log probabilities over length to this power: above 0 favours long translations;
+    none: 1."""
     best: int = 1
     """Number of translations to show for each text, with their scores."""
+    temperature: float | None = None
+    """Sample instead of searching: --best translations of each text; above 1 more random."""
+    top_k: int | None = None
+    """Sample from the k most likely tokens only."""
+    top_p: float | None = None
+    """Sample from the smallest set of tokens with this total probability."""
+    seed: int = 0
+    """Seed of the samples."""
     max_tokens: int | None = None
     """Maximum number of tokens of a translation; none: the model's limit."""
     batch_size: int | None = None
@@ -82,6 +91,10 @@ class Translate(ModelCommand):
                 beam=self.beam,
                 length_penalty=self.length_penalty,
                 best=self.best,
+                temperature=self.temperature,
+                top_k=self.top_k,
+                top_p=self.top_p,
+                seed=self.seed,
                 max_tokens=self.max_tokens,
                 batch_size=len(texts),
             )

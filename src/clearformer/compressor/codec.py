@@ -30,7 +30,7 @@ from clearformer.compressor.pages import Pages, Tokens, restore, tokenize
 from clearformer.compressor.protocols import Protocol, cut
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference import entropy_coder
-from clearformer.inference.entropy_coder import Ids, code, frequencies
+from clearformer.inference.entropy_coder import Ids, Predictor, code, frequencies
 from clearformer.text import Tokenizer, sha256
 
 STREAMS, MIN_STREAM = 32, 4096  # streams of a long file; tokens that make another one worthwhile
@@ -278,7 +278,7 @@ def native(threads: int | None) -> Native:
     return Native(torch.get_num_threads() if threads is None else threads)
 
 
-def _coding(model: LanguageModel, plan: Plan) -> tuple[protocols.Predictor, OnlineLearner | None]:
+def _coding(model: LanguageModel, plan: Plan) -> tuple[Predictor, OnlineLearner | None]:
     if plan.online is None:
         return plan.protocol.predictor(model, plan.streams, None), None
     learner = OnlineLearner(model, plan.online)

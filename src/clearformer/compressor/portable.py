@@ -40,7 +40,8 @@ class PortableMode(TorchDispatchMode):
     """Replaces what differs between CPUs in all operations under this mode."""
 
     def __init__(self, module: nn.Module) -> None:
-        super().__init__()
+        base: Any = super()  # torch has no types for it
+        base.__init__()
         self.weights = {each.untyped_storage().data_ptr() for each in module.parameters()}
         self.quantized: dict[tuple[object, ...], tuple[Tensor, Tensor]] = {}
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clearformer.data.read_texts import NOT_LINES
+from clearformer.data.table_files import ENDINGS
 from clearformer.data.tables import Pairs
 from clearformer.escape import json_line
 
@@ -71,7 +72,8 @@ def _shown(value: object) -> str:
 
 def require_lines_or_table(path: Path) -> None:
     """ValueError for an extension of neither a text nor a table."""
-    if path.suffix.lower() in NOT_LINES:
+    unwritten = {*NOT_LINES, *ENDINGS} - {*WRITE_EXTENSIONS}
+    if path.suffix.lower() in unwritten:
         raise ValueError(
             f"{path}: a {path.suffix} file cannot be written: use "
             f"{', '.join(WRITE_EXTENSIONS)} for a table, or .txt for a text on each line"

@@ -268,6 +268,11 @@ class Generation:
                 raise ValueError(f"{place}{problem}") from None
         return notes
 
+    def require_whole(self, prompt: Prompt) -> None:
+        """ValueError for a prompt that does not fit whole, such as a conversation."""
+        config, limit = self.model.config, context_limit(self.overflow, self.model.config)
+        check_prompt_length(len(self.model.encode(prompt)), config, limit)
+
     def start(self, prompt: Prompt) -> GeneratedSequence:
         """An empty sequence for one prompt, as `stream` takes it."""
         (sequence,) = start_sequences(self.model, [prompt], self.config, self.options.seed)

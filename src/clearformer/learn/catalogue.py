@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clearformer.learn import (
+    bert,
     block,
     classifying,
     design,
+    everything,
     generating,
+    going_big,
+    gpt2,
     heads,
+    original,
     positions,
     queries,
     recommender,
     self_attention,
+    sparse,
+    transformer_xl,
 )
 from clearformer.learn.exercise import Exercise
 
@@ -38,6 +45,13 @@ CHAPTERS = (
     Chapter(7, "Positions", "7-positions", positions.EXERCISES),
     Chapter(8, "Generating", "8-generating", generating.EXERCISES),
     Chapter(9, "Design considerations", "9-design", design.EXERCISES),
+    Chapter(10, "The original transformer", "10-original", original.EXERCISES),
+    Chapter(11, "BERT", "11-bert", bert.EXERCISES),
+    Chapter(12, "GPT-2", "12-gpt2", gpt2.EXERCISES),
+    Chapter(13, "Transformer-XL", "13-transformer-xl", transformer_xl.EXERCISES),
+    Chapter(14, "Sparse transformers", "14-sparse", sparse.EXERCISES),
+    Chapter(15, "Going big", "15-going-big", going_big.EXERCISES),
+    Chapter(16, "Sets, graphs, pictures", "16-everything", everything.EXERCISES),
 )
 
 

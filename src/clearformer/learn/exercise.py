@@ -35,6 +35,7 @@ class Exercise:
     hints: tuple[str, str, str]
     mistakes: tuple[Mistake, ...]
     form: FunctionForm = FUNCTION  # what an answer is: a function, or a module
+    largest: Callable[..., int] | None = None  # elements of the largest tensor an answer may make
 
     @property
     def name(self) -> str:

@@ -21,6 +21,8 @@ class WrongAnswerError(Exception):
 class FunctionForm:
     """The answer is a function: it is called as it is."""
 
+    also_judged = ""  # what is said of a right answer beyond shapes, values and gradients
+
     def signature(self, answer: Answer) -> str:
         """The first line of what is to be written."""
         return f"def {answer.__name__}({', '.join(self.parameters(answer))}):"
@@ -49,6 +51,7 @@ class ModuleForm(FunctionForm):
     arguments: tuple[int, ...]
     weights: tuple[str, ...]  # names of its parameters
     kind: str  # as in `clearformer verify --as`
+    also_judged = ", and verify finds nothing"
 
     def signature(self, answer: Answer) -> str:
         return f"class {answer.__name__}(nn.Module):"

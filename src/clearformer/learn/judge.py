@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearformer.learn.cost import largest_tensor
 from clearformer.learn.exercise import Case, Exercise
 from clearformer.learn.forms import Answer, WrongAnswerError
 
@@ -50,10 +51,12 @@ def judge(exercise: Exercise, answer: Answer) -> Verdict:
         _require_gradients(exercise.parameters, cases[0], right, tried)
         if (bug := exercise.form.named_bug(answer)) is not None:
             raise WrongAnswerError(f"the values are right, but {bug}")
+        _require_cost(exercise, tried, cases[-1])
     except WrongAnswerError as wrong:
         return Verdict(exercise.number, False, str(wrong))
     judged = "shapes, values and gradients" if _floats(cases[0]) else "every number"
-    return Verdict(exercise.number, True, f"{judged} agree in {_cases(len(cases))}")
+    agree = f"{judged} agree in {_cases(len(cases))}{exercise.form.also_judged}"
+    return Verdict(exercise.number, True, agree)
 
 
 def outcome(answer: Answer, case: Case, names: Sequence[str]) -> Tensor:
@@ -190,6 +193,11 @@ def _require_gradients(parameters: Sequence[str], case: Case, right: Answer, tri
     wanted, got = (_gradients(each, case) for each in (right, tried))
     for name, expected, found in zip(names, wanted, got, strict=True):
         if expected is None:
+            if found is not None and wanted != [None] * len(wanted) and found.any():
+                raise WrongAnswerError(
+                    f"the values are right, but a gradient reaches {name}, where it must stop: use "
+                    f"{name}.detach()"
+                )
             continue
         if found is None:
             raise WrongAnswerError(
@@ -198,6 +206,19 @@ def _require_gradients(parameters: Sequence[str], case: Case, right: Answer, tri
             )
         if not same([found], [expected]):
             raise WrongAnswerError(f"the values are right, but the gradient of {name} is not")
+
+
+def _require_cost(exercise: Exercise, answer: Answer, case: Case) -> None:
+    """No tensor larger than the exercise allows."""
+    if exercise.largest is None:
+        return
+    limit, made = exercise.largest(*case), largest_tensor(lambda: _call(answer, copied(case)))
+    if made > limit:
+        raise WrongAnswerError(
+            f"the values are right, but with {_given(exercise, case)} it makes a tensor of "
+            f"{made:,} elements, and at most {limit:,} are allowed: what need not be computed at "
+            f"all?"
+        )
 
 
 def _gradients(answer: Answer, case: Case) -> list[Tensor | None]:

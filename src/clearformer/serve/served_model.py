@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from clearformer.config import Verb
 from clearformer.generate.chat import chat_prompt
@@ -75,12 +76,11 @@ class ServedModel:
     def completion_sequences(self, request: CompletionRequest) -> list[GeneratedSequence]:
         """`n` empty sequences for each prompt of a request."""
         writer = self._require_writer()
-        given = request.prompt
+        given: Any = request.prompt
         single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
         ends = writer.eos_ids()
         prompts = [
-            Prompt(tuple(writer.encode(each)), ends)  # type: ignore[arg-type]
-            for each in ([given] if single else given)
+            Prompt(tuple(writer.encode(each)), ends) for each in ([given] if single else given)
         ]
         tokens = request.max_tokens or COMPLETION_TOKENS
         alternatives = request.logprobs or 0

@@ -46,8 +46,9 @@ def open_models(
     *,
     device: str = "cpu",
     weights: Literal["float32", "int8"] = "float32",
+    max_batch: int = ServeLimits.max_batch,
 ) -> dict[str, Model]:
-    """The models of these folders or files, by their names."""
+    """The models of these folders or files by their names, arranged for up to `max_batch` texts."""
     if not paths:
         raise ValueError("there is no model to serve: give at least one run")
     models: dict[str, Model] = {}
@@ -55,7 +56,11 @@ def open_models(
         name = Path(path).resolve().name.removesuffix(".safetensors")
         if name in models:
             raise ValueError(f"two models are called {name}: rename the folder of one")
-        models[name] = load(path, device=device, weights=weights)
+        model = load(path, device=device, weights=weights)
+        if model.device.type == "cpu" and weights == "float32":
+            # Packed for at least two rows, which then cost the same as one (docs/adr, 18).
+            model.optimize(max(2, max_batch))
+        models[name] = model
     return models
 
 
