@@ -37,7 +37,7 @@ def records(differences):
     return found
 
 
-def test_the_page_is_what_the_stored_runs_say(page):
+def test_page_matches_stored_runs(page):
     assert page.PAGE.read_text() == page.page(page.read())
     assert page.PICTURE.exists()
 
@@ -51,22 +51,22 @@ def test_the_page_is_what_the_stored_runs_say(page):
         ((0.3, 0.01, 0.02), "no difference seen"),  # one large difference proves nothing
     ],
 )
-def test_seeds_are_paired_and_judged_by_the_interval(page, differences, verdict):
+def test_pairs_seeds_and_judges_by_interval(page, differences, verdict):
     compared = [each for each in page.compare(records(differences)) if each.variant == "without"]
     assert {each.verdict for each in compared} == {verdict}
     assert compared[0].mean == pytest.approx(sum(differences) / len(differences))
 
 
-def test_the_interval_is_students(page):
+def test_interval_uses_students_t(page):
     (one, _) = (e for e in page.compare(records((0.1, 0.2, 0.3))) if e.variant == "without")
     assert one.half == pytest.approx(4.303 * 0.1 / 3**0.5, rel=1e-3)
 
 
-def test_two_seeds_are_too_few(page):
+def test_leaves_out_two_seeds(page):
     assert page.compare(records((0.1, 0.1))) == []
 
 
-def test_variants_have_the_parameters_that_they_promise(page):
+def test_parameter_counts_of_variants(page):
     from output_projection import shaped, variant
 
     from clearformer.builder import outline

@@ -7,7 +7,7 @@ import pytest
 import clearformer as cf
 
 
-def test_answers_in_the_terminal_and_in_a_file(tuned, clearformer, tuning_folder, tmp_path):
+def test_answer_prints_and_writes_file(tuned, clearformer, tuning_folder, tmp_path):
     run = tuned("answer")
     context = "mary lives in rome"
     found = cf.load(run).answer("who ?", context)
@@ -37,17 +37,17 @@ def test_answers_in_the_terminal_and_in_a_file(tuned, clearformer, tuning_folder
         ),
     ],
 )
-def test_bad_input_is_one_sentence(tuned, clearformer, words, complaint):
+def test_rejects_invalid_input(tuned, clearformer, words, complaint):
     assert clearformer("answer", tuned("answer"), *words).complaint == complaint
 
 
-def test_another_model_is_refused(tuned, clearformer):
+def test_rejects_other_model(tuned, clearformer):
     run = tuned("label")
     complaint = clearformer("answer", run, "who ?", "--context", "x").complaint
     assert complaint == f"{run} is a token classifier: it can label and embed, not answer"
 
 
-def test_both_questions_and_a_file(tuned, clearformer, tuning_folder):
+def test_rejects_questions_together_with_file(tuned, clearformer, tuning_folder):
     words = ("answer", tuned("answer"), "who ?", "--file", str(tuning_folder / "q.jsonl"))
     complaint = "give either --file or questions with a context, and not both"
     assert clearformer(*words).complaint == complaint

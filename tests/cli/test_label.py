@@ -1,12 +1,15 @@
 """`clearformer label`, and what is common to the new heads of `train --from`."""
 
+import shlex
+from pathlib import Path
+
 import pytest
 
 import clearformer as cf
 from clearformer.data.tagged_files import read_tagged
 
 
-def test_labels_in_the_terminal_and_in_files(tuned, clearformer, tmp_path):
+def test_label_prints_and_writes_files(tuned, clearformer, tmp_path):
     run = tuned("label")
     found = cf.load(run).label("mary lives")
     lines = clearformer("label", run, "mary lives").out.splitlines()
@@ -25,7 +28,7 @@ def test_labels_in_the_terminal_and_in_files(tuned, clearformer, tmp_path):
     ("head", "words"),
     [("label", "F1  "), ("answer", "exact match  "), ("classify-pairs", "accuracy  ")],
 )
-def test_figures_of_what_was_held_back_and_of_a_file(tuned, clearformer, head, words):
+def test_evaluates_validation_split_and_given_file(tuned, clearformer, head, words):
     run = tuned(head)
     held_back = clearformer("evaluate", run).out
     assert words in held_back
@@ -34,26 +37,28 @@ def test_figures_of_what_was_held_back_and_of_a_file(tuned, clearformer, head, w
     assert words in clearformer("evaluate", run, "--data", data).out
 
 
-def test_a_card_names_the_verb(tuned, tuning_folder):
-    tuned("label")
-    assert (
-        'clearformer label label "Mary lives in Paris"'
-        in (tuning_folder / "label/README.md").read_text()
-    )
+@pytest.mark.parametrize("head", ["label", "answer", "classify-pairs"])
+def test_commands_of_model_card_work(tuned, clearformer, head):
+    run = tuned(head)
+    card = Path(run, "README.md").read_text()
+    (command,) = [
+        line for line in card.splitlines() if line.startswith(f"    clearformer {head[:5]}")
+    ]
+    assert clearformer(*shlex.split(command)[1:]).code == 0
 
 
-def test_another_model_is_refused(tuned, clearformer):
+def test_rejects_other_model(tuned, clearformer):
     run = tuned("answer")
     noun = "a model for extractive question answering: it can answer and embed, not label"
     assert clearformer("label", run, "mary").complaint == f"{run} is {noun}"
 
 
-def test_a_new_head_needs_a_body(clearformer):
+def test_new_head_requires_from(clearformer):
     complaint = clearformer("train", "label", "--data", "x.conll").complaint
     assert complaint == "label gives a trained model a new head: add --from RUN"
 
 
-def test_another_preset_beside_a_body(clearformer, tuning_folder):
+def test_rejects_other_preset_with_from(clearformer, tuning_folder):
     complaint = clearformer("train", "gpt2", "--from", str(tuning_folder / "bert")).complaint
     assert complaint.endswith(
         "leave out 'gpt2', or use classify, classify-pairs, label, answer or chat"

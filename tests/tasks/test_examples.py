@@ -25,7 +25,7 @@ def example(length, segment=0):
     return Example(tokens, np.full(length, segment, dtype=np.int32), np.zeros(length, np.int64))
 
 
-def test_logits_of_a_row_do_not_depend_on_the_others(config):
+def test_row_logits_are_independent_of_other_rows(config):
     model = cf.build(config.model)
     rows = Examples((example(3), example(9), example(5)), padded)
     together = row_logits(model, rows, config)
@@ -43,7 +43,7 @@ def test_segments_reach_the_model(config):
     assert not two_segments(replace(config.model, segments=None))
 
 
-def test_the_split_keeps_equal_texts_together(config):
+def test_split_keeps_equal_texts_together(config):
     words = tuple((f"word{n % 10}",) for n in range(40))
     everything = TaggedSentences("all", words, words)
     training, held_back = split(config, lambda path: everything)
@@ -52,12 +52,12 @@ def test_the_split_keeps_equal_texts_together(config):
     assert len(held_back) >= 4
 
 
-def test_a_validation_file_is_taken_whole(config):
+def test_uses_whole_validation_file(config):
     config = replace(config, data=replace(config.data, validation="b.conll"))
     assert split(config, lambda path: path) == ("a.conll", "b.conll")
 
 
-def test_data_is_needed(config):
+def test_rejects_missing_data(config):
     config = replace(config, data=replace(config.data, source=""))
     with pytest.raises(ValueError, match="a token classifier learns from a file of yours: give it"):
         split(config, lambda path: path)

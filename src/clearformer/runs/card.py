@@ -23,13 +23,13 @@ def card(run: Run) -> str:
     model, train, now = run.config.model, run.config.train, run.state
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
     example = {
-        "generate": "Once",
-        "classify": "A text",
-        "label": "Mary lives in Paris",
-        "answer": "Who lives there?",
-        "fill": "A [MASK] text",
-        "translate": "a text",
-        "embed": "A text",
+        "generate": '"Once"',
+        "classify": '"A text" --second "Another"' if model.head.two_texts else '"A text"',
+        "label": '"Mary lives in Paris"',
+        "answer": '"Who lives in Paris?" --context "Mary lives in Paris"',
+        "fill": '"A [MASK] text"',
+        "translate": '"a text"',
+        "embed": '"A text"',
     }
     verb = model.verbs[0]
     origin = run.config.origin
@@ -60,7 +60,7 @@ def card(run: Run) -> str:
 {beside}
 ![loss](loss.png)
 
-    clearformer {verb} {folder} "{example[verb]}"
+    clearformer {verb} {folder} {example[verb]}
     clearformer evaluate {folder}
 
 `config.json` holds every setting; `checkpoints/step-N/` each open on their own.
