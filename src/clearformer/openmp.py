@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import MutableMapping
 
-SPIN_COUNT = "3000"  # iterations of the waiting loop; the default of GNU OpenMP is 300,000
+SPIN_COUNT = "300"  # iterations of the waiting loop; the default of GNU OpenMP is 300,000
 # Settings of a user that decide how threads wait.
 DECIDED_BY = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
