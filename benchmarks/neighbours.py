@@ -134,9 +134,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
             pairs.setdefault(policy, []).append(sum(map(speed, both)))
     middle = {key: statistics.median(each) for key, each in speeds.items()}
     alone = max(middle[policy, 0] for policy in POLICIES)
-    print(
-        f"\n{name} (units per second alone: {alone:.1f}; medians of {options.rounds} rounds, lowest to highest)"
-    )
+    print(f"\n{name}: {alone:.1f} per second alone; medians of {options.rounds} rounds (spread)")
     for policy in POLICIES:
         row = [f"  {policy:16s}"]
         for count in options.neighbours:
