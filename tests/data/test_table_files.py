@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from clearformer.data.table_files import MAX_COLUMNS, open_table
+from clearformer.data.table_files import MAX_COLUMNS, _csv_lines, open_table
 from clearformer.data.tables import all_records, read_table
 from clearformer.table_options import TableFormat, TableOptions
 
@@ -226,3 +226,17 @@ def test_header_alone_and_repeated_columns_in_other_capitals(written):
         read_table(written("a.csv", "Text,Text,Label\na,b,c\n"))
     with pytest.raises(ValueError, match=r"the columns are <html>; check --delimiter$"):
         read_table(written("a.csv", "<html>\n<body>\n"))
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_lines_do_not_depend_on_where_chunks_end(cut):
+    text = "a,b\r\nc\rd\n\n\r\re\r\n\nf"
+    chunks = [text[start : start + cut] for start in range(0, len(text), cut)]
+    lines = ["a,b\r\n", "c\r", "d\n", "\n", "\r", "\r", "e\r\n", "\n", "f"]
+    assert list(_csv_lines(chunks)) == lines
+
+
+def test_line_without_an_end_takes_linear_time():
+    """It is joined once; searched again with each chunk, it would take hours."""
+    (line,) = _csv_lines("x" * 65_536 for _ in range(200))
+    assert len(line) == 200 * 65_536

@@ -127,24 +127,24 @@ class Tabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
-LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
+LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def _csv_lines(chunks: Iterable[str]) -> Iterator[str]:
     """Lines with their ends, which may be \\n, \\r\\n or \\r."""
-    rest = ""
+    pending: list[str] = []  # parts of a line whose end has not come; joined once
+    held = ""
     for chunk in chunks:
+        text = held + chunk
         # A \r at the end of a chunk may be the first half of \r\n.
-        text, held = rest + chunk, ""
-        if text.endswith("\r"):
-            text, held = text[:-1], "\r"
-        end = 0
-        for found in LINE.finditer(text):
-            end = found.end()
-            yield found.group()
-        rest = text[end:] + held
-    yield from LINE.findall(rest)
-    if last := LINE.sub("", rest):
+        held = "\r" if text.endswith("\r") else ""
+        start, stop = 0, len(text) - len(held)
+        for end in LINE_END.finditer(text, 0, stop):
+            yield "".join((*pending, text[start : end.end()]))
+            pending, start = [], end.end()
+        if start < stop:
+            pending.append(text[start:stop])
+    if last := "".join(pending) + held:
         yield last
 
 
