@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from clearformer import moved
+from clearformer import moved, openmp
 
 __version__ = "0.2.0"
 
@@ -76,6 +76,7 @@ __all__ = [
 ]
 
 moved.install()
+openmp.wait_briefly()
 
 
 def __getattr__(name: str) -> Any:

@@ -51,7 +51,7 @@ def test_fill_prints_candidates(clearformer, run):
     assert all(re.fullmatch(r" 0\.\d{4}  \S+", lines[i]) for i in (1, 2, 4, 5))
     assert "[MASK]" not in clearformer("fill", run, "a [MASK] film").out
     assert "no [MASK] to fill" in clearformer("fill", run, "a film").complaint
-    assert 'clearformer fill bert "A [MASK] text"' in Path(run, "README.md").read_text()
+    assert f'clearformer fill {run} "A [MASK] text"' in Path(run, "README.md").read_text()
 
 
 def test_evaluate_masked_model(clearformer, run, folder):
@@ -168,7 +168,8 @@ def test_rejects_settings_that_do_not_fit(clearformer, run, folder, tmp_path, mo
 def test_rejects_contradicting_arguments(clearformer, run, tmp_path):
     complaint = clearformer("train", "gpt2-small", "--from", run).complaint
     assert complaint == (
-        f"with --from the model is that of {run}: leave out 'gpt2-small', or use classify"
+        f"with --from the model is that of {run}: leave out 'gpt2-small', or use classify, "
+        "classify-pairs, label, answer or chat"
     )
     complaint = clearformer("train", "classify", "--data", "imdb").complaint
     assert complaint == "classify gives a trained model a new head: add --from RUN"

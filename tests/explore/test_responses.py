@@ -41,6 +41,7 @@ def test_responses_match_schema(explorer_server):
     for method in ("ig", "occlusion", "grad_x_input"):
         asked = {"model": "classifier", "text": "a good film", "method": method}
         check("/api/attribute", "/api/attribute", asked)
+    check("/api/coding", "/api/coding", {"model": "gpt2", "text": "the cat"})
     check("/api/corrupt", "/api/corrupt", {"model": "bert", "text": "the cat"})
     for path in ("info", "models", "source", "runs", "scaling", "patterns", "memory"):
         check(f"/api/{path}", f"/api/{path}")

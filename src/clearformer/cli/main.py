@@ -88,8 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command: Command | None = None
     try:
         if not _overview(arguments):
+            require_address_space()  # before anything large is imported
             command = parse(arguments)
-            require_address_space()
             command.run()
     except BrokenPipeError:
         # The reader has closed the pipe (`| head`); without this Python reports it at exit.

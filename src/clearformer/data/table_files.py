@@ -178,7 +178,7 @@ def _with(first: str, lines: Iterator[str]) -> Iterator[str]:
 
 def _separator(header: str, usual: str) -> str:
     """The delimiter that occurs most often in a header, outside quotation marks."""
-    bare = re.sub(r'"[^"]*"', "", header)
+    bare = re.sub(r'"[^"]*("|$)', "", header)  # a name may go on in the next line
     counts = {each: bare.count(each) for each in DELIMITERS}
     best = max(counts, key=lambda each: (counts[each], each == usual))
     return best if counts[best] else usual
