@@ -113,6 +113,15 @@ def test_shapes_of_json(written, content):
     assert read(written("a.json", content))[0] == ROWS
 
 
+def test_columns_of_json_are_aligned_by_key(written):
+    content = '{"text": {"0": "a", "1": "b"}, "label": {"1": "y", "0": "x"}}'
+    rows, _ = read(written("a.json", content))
+    assert rows == [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+    content = '{"text": {"0": "a", "1": "b"}, "label": {"1": "y", "2": "x"}}'
+    with pytest.raises(ValueError, match="but a list of texts or of objects is needed"):
+        read(written("b.json", content))
+
+
 def test_ndjson_and_missing_values(written):
     path = written("a.ndjson", '{"text": "a", "label": NaN}\n{"text": "b"}\n{"label": 1}')
     options = TableOptions()

@@ -4,6 +4,7 @@ import http.client
 import logging
 import socket
 import sys
+import threading
 import time
 
 import pytest
@@ -126,22 +127,29 @@ def test_late_body_after_rejection_keeps_connection(monkeypatch):
 
 def test_client_that_does_not_read_is_disconnected(monkeypatch):
     """Its connection is one of a limited number."""
+    monkeypatch.setattr(TimeoutProtocol, "seconds", 300)
     monkeypatch.setattr(TimeoutProtocol, "stalled_seconds", 0.3)
     app = create_app(Library([]))
+    asked = threading.Event()
 
     async def large():
+        asked.set()
         return Response(b"x" * 2**25)
 
     app.add_api_route("/large", large)
     server = Server(app, "127.0.0.1", 0)
-    with server.in_background():
-        connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    with (
+        server.in_background(),
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
+    ):
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        while not server.server_state.connections:
+        assert asked.wait(60)  # so that no connection means that it was let go
+        for _ in range(6000):
+            if not server.server_state.connections:
+                break
             time.sleep(0.01)
-        while server.server_state.connections:  # until it is let go; never, if it is not
-            time.sleep(0.01)
-        connection.close()
+        else:
+            pytest.fail("it is still connected")
 
 
 def test_open_streams_do_not_delay_shutdown(tiny, tmp_path, capfd, monkeypatch):

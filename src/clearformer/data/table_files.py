@@ -4,7 +4,6 @@
 and labels from it.
 """
 
-import contextlib
 import csv
 import datetime
 import json
@@ -111,6 +110,10 @@ def _lines(chunks: Iterable[str]) -> Iterator[str]:
 
 # --- .csv and .tsv -------------------------------------------------------------------------
 
+# The csv module has one limit, 131,072 characters, for all readers of the process: it is raised
+# here and never lowered, as several tables may be read at once.
+csv.field_size_limit(max(MAX_FIELD, csv.field_size_limit()))
+
 
 class Commas(csv.excel):
     """CSV as written by spreadsheets; anything else is an error."""
@@ -164,9 +167,8 @@ def _delimited(
                 f"names another separator"
             )
     dialect: Any = Tabs if separator == "\t" and tabs else Commas
-    with _long_fields():
-        reader = csv.reader(_with(first, lines), dialect, delimiter=separator)
-        yield from _rows(file, reader, options, skipped)
+    reader = csv.reader(_with(first, lines), dialect, delimiter=separator)
+    yield from _rows(file, reader, options, skipped)
 
 
 def _with(first: str, lines: Iterator[str]) -> Iterator[str]:
@@ -230,16 +232,6 @@ def _set_columns(file: TableFile, fields: list[str]) -> tuple[str, ...]:
     return file.columns
 
 
-@contextlib.contextmanager
-def _long_fields() -> Iterator[None]:
-    """Raise the field limit of the csv module, 131,072 characters, which is global."""
-    before = csv.field_size_limit(MAX_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 # --- .jsonl and .json ----------------------------------------------------------------------
 
 
@@ -285,7 +277,10 @@ def _from_columns(items: Any) -> Any:
         return items
     values = list(items.values())
     if all(isinstance(each, dict) for each in values):
-        values = [list(each.values()) for each in values]
+        keys = values[0].keys()
+        if any(each.keys() != keys for each in values):
+            return items
+        values = [[each[key] for key in keys] for each in values]
     if not all(isinstance(each, list) and len(each) == len(values[0]) for each in values):
         return items
     if len(values) == 1 and values[0] and isinstance(values[0][0], dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import threading
@@ -138,6 +139,11 @@ class Server(uvicorn.Server):
     def port(self) -> int:
         return int(self.socket.getsockname()[1])
 
+    @property
+    def shutdown_seconds(self) -> float:
+        """How long the server may take to stop: the grace, and time on a busy machine."""
+        return self.grace + 60
+
     def serve_here(self) -> None:
         """Serve until Ctrl-C."""
         self.run(sockets=[self.socket])
@@ -155,7 +161,11 @@ class Server(uvicorn.Server):
             yield f"http://127.0.0.1:{self.port}"
         finally:
             self.should_exit = True
-            thread.join(self.grace + 10)
+            thread.join(self.shutdown_seconds)
+            if thread.is_alive():
+                raise RuntimeError(
+                    f"the server did not stop within {self.shutdown_seconds:g} seconds"
+                )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End what is in progress first; requests that are dropped then leave no log line."""
@@ -190,7 +200,10 @@ def bind_socket(host: str, port: int) -> socket.socket:
         bound.listen(MAX_CONNECTIONS)  # early connections wait until the server has started
     except OSError as problem:
         bound.close()
-        if port == 0:
-            raise ValueError(f"cannot listen on {host}: {problem.strerror}") from None
-        return bind_socket(host, 0)
+        if port != 0 and problem.errno == errno.EADDRINUSE:
+            return bind_socket(host, 0)
+        place = f"port {port} of {host}" if port else host
+        raise ValueError(
+            f"cannot listen on {place}: {problem.strerror}; choose another port or host"
+        ) from None
     return bound

@@ -30,6 +30,11 @@ class Server(server.Server):
             taken.close()
             raise ValueError(f"port {port} of {host} is taken: choose another with --port")
 
+    @property
+    def shutdown_seconds(self) -> float:
+        service: Service = self.app.state.service
+        return service.limits.drain_seconds + super().shutdown_seconds
+
     async def before_shutdown(self) -> None:
         service: Service = self.app.state.service
         await service.drain(lambda: self.force_exit)
