@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from clearformer.generate.continuous import ContinuousBatch
+from clearformer.http_server.errors import Problem
 from clearformer.serve.engine import STOPPED, Engine, Job
 from clearformer.serve.limits import ServeLimits
 from clearformer.serve.metrics import Metrics
@@ -54,29 +55,6 @@ def job_of(models, count=1, tokens=5):
     from clearformer.generate.stream import start_sequences
 
     return Job(start_sequences(generation.model, ["abc"] * count, generation.config))
-
-
-def test_full_queue_returns_429(serving, held, ask):
-    with serving(max_batch=2, max_queue=1) as url, ThreadPoolExecutor(4) as pool:
-        body = {"model": "chat", "prompt": "x", "max_tokens": 2}
-        first = [pool.submit(ask, f"{url}/v1/completions", body) for _ in range(3)]
-
-        def full():
-            return "clearformer_waiting_texts" in ask(f"{url}/metrics")[1]
-
-        eventually(full)
-
-        def refused():
-            answer = ask(f"{url}/v1/completions", {**body, "n": 4})
-            return answer if answer[0] == 429 else None
-
-        eventually(refused)
-        status, found, headers = refused()
-        assert status == 429
-        assert found["error"]["type"] == "rate_limit_error"
-        assert headers["retry-after"] == "1"
-        held.set()
-        assert [each.result()[0] for each in first] == [200] * 3
 
 
 def test_timeout_returns_504(serving, held, ask):
@@ -187,6 +165,33 @@ def _touch(ask, url):
 # --- the engine itself ---------------------------------------------------------------------
 
 
+async def ended(job):
+    """Wait for all texts of a job."""
+    left = len(job.sequences)
+    while left:
+        left -= (await job.events.get())[1].ended
+
+
+def test_full_queue_returns_429(models, held):
+    async def run():
+        engine = engine_of(models, ServeLimits(max_batch=2, max_queue=1))
+        jobs = [job_of(models) for _ in range(3)]
+        for job in jobs:
+            engine.submit(job)
+        with pytest.raises(Problem, match="waiting for chat already") as problem:
+            engine.submit(job_of(models))
+        assert problem.value.status == 429
+        held.set()
+        for job in jobs:
+            await ended(job)
+        again = job_of(models)
+        engine.submit(again)
+        await ended(again)
+        engine.close()
+
+    asyncio.run(run())
+
+
 def test_closed_engine_rejects_jobs(models):
     async def run():
         engine = engine_of(models)
@@ -207,9 +212,7 @@ def test_calls_run_between_steps_and_propagate_errors(models):
         assert await engine.call(lambda: threading.current_thread().name) == "chat"
         with pytest.raises(ZeroDivisionError):
             await engine.call(lambda: 1 / 0)
-        ended = 0
-        while ended < 3:
-            ended += (await job.events.get())[1].ended
+        await ended(job)
         assert all(len(sequence.generated) == 5 for sequence in job.sequences)
         engine.cancel(job)  # it has ended: no effect
         assert not engine.cancelled
@@ -226,9 +229,7 @@ def test_cancelled_waiting_job_generates_nothing(models, held):
         engine.submit(second)
         engine.cancel(second)
         held.set()
-        ended = False
-        while not ended:
-            ended = (await first.events.get())[1].ended
+        await ended(first)
         await engine.call(lambda: None)
         assert not second.sequences[0].generated
         assert not engine.waiting
