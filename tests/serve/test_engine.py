@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,8 @@ import pytest
 
 from clearformer.generate.continuous import ContinuousBatch
 from clearformer.http_server.errors import Problem
-from clearformer.serve.engine import STOPPED, Engine, Job
+from clearformer.serve import engine as engine_module
+from clearformer.serve.engine import Engine, Job
 from clearformer.serve.limits import ServeLimits
 from clearformer.serve.metrics import Metrics
 
@@ -196,10 +198,11 @@ def test_closed_engine_rejects_jobs(models):
     async def run():
         engine = engine_of(models)
         engine.close()
-        with pytest.raises(type(STOPPED)):
+        with pytest.raises(Problem, match="the server is shutting down") as first:
             engine.submit(job_of(models))
-        with pytest.raises(type(STOPPED)):
+        with pytest.raises(Problem, match="the server is shutting down") as second:
             await engine.call(lambda: 1)
+        assert first.value is not second.value  # which would collect the tracebacks of all
 
     asyncio.run(run())
 
@@ -236,3 +239,84 @@ def test_cancelled_waiting_job_generates_nothing(models, held):
         engine.close()
 
     asyncio.run(run())
+
+
+def test_more_texts_than_the_server_can_take_return_400(models):
+    async def run():
+        engine = engine_of(models, ServeLimits(max_batch=2, max_queue=1))
+        with pytest.raises(Problem, match="4 texts were asked for, but this server") as problem:
+            engine.submit(job_of(models, count=4))
+        assert problem.value.status == 422  # 400 in the form of this API
+        assert problem.value.body["error"]["field"] == "n"
+        engine.close()
+
+    asyncio.run(run())
+
+
+async def busy_engine(models, limits=ServeLimits()):
+    """An engine whose thread runs a call until the event is set, and a second call that waits."""
+    engine, go, begun = engine_of(models, limits), threading.Event(), threading.Event()
+
+    def block():
+        begun.set()
+        return go.wait(WAIT)
+
+    running = asyncio.ensure_future(engine.call(block))
+    while not begun.is_set():
+        await asyncio.sleep(0.005)
+    waiting = asyncio.ensure_future(engine.call(lambda: 1))
+    await asyncio.sleep(0)
+    assert engine.calls
+    return engine, go, running, waiting
+
+
+def test_call_runs_on_idle_server_without_queue(models):
+    async def run():
+        engine, go, running, waiting = await busy_engine(models, ServeLimits(max_queue=0))
+        with pytest.raises(Problem, match="1 calls are waiting for chat already") as problem:
+            await engine.call(lambda: 2)
+        assert problem.value.status == 429
+        go.set()
+        assert (await running, await waiting) == (True, 1)
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_waiting_call_gets_503_when_engine_closes(models):
+    async def run():
+        engine, go, running, waiting = await busy_engine(models)
+        closing = asyncio.ensure_future(asyncio.to_thread(engine.close))
+        while not engine.closing:
+            await asyncio.sleep(0.005)
+        go.set()
+        assert await running is True
+        with pytest.raises(Problem, match="the server is shutting down") as problem:
+            await waiting
+        assert problem.value.status == 503
+        await closing
+
+    asyncio.run(run())
+
+
+def test_engine_closes_while_a_long_call_runs(models, monkeypatch):
+    said = []
+    logger = logging.getLogger("uvicorn.error")
+    monkeypatch.setattr(logger, "error", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr(engine_module, "CLOSE_SECONDS", 0.01)
+
+    async def run():
+        engine, go, running, waiting = await busy_engine(models)
+        job = job_of(models)
+        engine.submit(job)
+        engine.close()  # the call runs on
+        with pytest.raises(Problem, match="the server is shutting down"):
+            await waiting
+        assert (await job.events.get())[1].status == 503
+        go.set()
+        assert await running is True
+        engine.thread.join(WAIT)
+        assert not engine.thread.is_alive()
+
+    asyncio.run(run())
+    assert said == ["chat is still busy after 0.01 s: its work is dropped"]
