@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 
 import pytest
@@ -45,6 +46,7 @@ def post(url, **body):
 def test_process_drains_on_sigterm(run):
     """A long answer that is being generated at SIGTERM still arrives whole; the exit code is 0."""
     command = [sys.executable, "-m", "clearformer", "serve", run, "--port", "0"]
+    command += ["--drain-seconds", "300"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
@@ -62,6 +64,7 @@ def test_process_drains_on_sigterm(run):
                         r'prompt_tokens_total\{model="run"\} [1-9]', found.read().decode()
                     ):
                         break
+                time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             asking.join(300)
             assert process.wait(300) == 0

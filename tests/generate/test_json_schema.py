@@ -49,6 +49,15 @@ CASES = [
     ({"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}, {"b": None}, True),
     (True, {"a": [1]}, True),
     ({"type": "object"}, {"a": [1, "b"], "c": {}}, True),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1, "b": 2}, True),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": "x"}, False),
+    ({"type": "object", "additionalProperties": False}, {}, True),
+    ({"type": "integer", "enum": ["a", 1, True]}, 1, True),
+    ({"type": "integer", "enum": ["a", 1, True]}, "a", False),
+    ({"type": "integer", "enum": ["a", 1, True]}, True, False),
+    ({"type": ["number", "null"], "enum": ["a", 1, None]}, None, True),
+    ({"type": "number", "const": 5}, 5, True),
+    ({"type": "integer", "const": 5.0}, 5.0, True),
 ]
 
 
@@ -82,6 +91,13 @@ def test_any_object_pattern():
         ({"type": "string", "minLength": 3, "maxLength": 2}, "its minLength 3 is above its maxL"),
         ({"type": "array", "minItems": 3, "maxItems": 2}, "its minItems 3 is above its maxItems 2"),
         ({"type": "integer", "minimum": 3, "maximum": 2}, "its minimum 3 is above its maximum 2"),
+        ({"type": "string", "const": 5}, "because none of its values has the type string"),
+        ({"type": "integer", "enum": ["a"]}, "because none of its values has the type integer"),
+        ({"type": "tuple", "const": 5}, "schema.type is 'tuple', but it must be one of object"),
+        (
+            {"properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "integer"}},
+            "has properties and a schema for additionalProperties, which are not supported",
+        ),
         ({"type": "object", "required": ["a"]}, "it requires 'a', which is not among its prop"),
         ("text", "schema is 'text', but a schema must be an object"),
         ({"type": "tuple"}, "schema.type is 'tuple', but it must be one of object, array, string"),
@@ -115,6 +131,24 @@ def test_rejects_deeply_nested_schema():
     for _ in range(17):
         schema = {"type": "array", "items": schema}
     with pytest.raises(ValueError, match="is nested deeper than 16 levels"):
+        schema_pattern(schema)
+
+
+@pytest.mark.parametrize("kind", ["anyOf", "array", "object"])
+def test_rejects_schema_that_grows_exponentially(kind):
+    """Its pattern would have 30 ** 4 parts."""
+
+    def level(number):
+        refs = [{"$ref": f"#/$defs/{number + 1}"}] * 30
+        return {
+            "anyOf": {"anyOf": refs},
+            "array": {"type": "array", "items": {"anyOf": refs}},
+            "object": {"properties": {str(place): ref for place, ref in enumerate(refs)}},
+        }[kind]
+
+    levels = {str(number): level(number) for number in range(4)}
+    schema = {"$ref": "#/$defs/0", "$defs": {**levels, "4": {"type": "string"}}}
+    with pytest.raises(ValueError, match="is too large: simplify the schema"):
         schema_pattern(schema)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from clearformer import config as c
 from clearformer.builder import build
+from clearformer.http_server.server import TimeoutProtocol
 from clearformer.hub.write_run import default_run_config
 from clearformer.model import Model
 from clearformer.serve.limits import ServeLimits
@@ -57,6 +58,15 @@ def models(small, scrambled):
             run_config=default_run_config(translator, marks, Bytes()),
         ),
     }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def long_timeouts():
+    """Servers wait for requests and readers as long as a busy machine needs."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(TimeoutProtocol, "seconds", 300)
+        changed.setattr(TimeoutProtocol, "stalled_seconds", 300)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -41,9 +41,15 @@ def test_a_chat_with_logprobs():
 
 def test_a_prompt_of_several_samples_is_counted_once():
     several = [sequence([1, 2], A, reason="end"), sequence([1, 2], A, A, reason="context")]
-    whole = Answer(Completions(None, None), "m", several).whole()
+    whole = Answer(Completions(None, None), "m", several, samples=2).whole()
     assert whole["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
     assert [choice["finish_reason"] for choice in whole["choices"]] == ["stop", "length"]
+
+
+def test_equal_prompts_are_counted_each():
+    several = [sequence([1, 2], A, reason="end") for _ in range(4)]
+    usage = Answer(Completions(None, None), "m", several, samples=2).whole()["usage"]
+    assert usage == {"prompt_tokens": 4, "completion_tokens": 4, "total_tokens": 8}
 
 
 def test_events_are_ascii_lines():

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ import openai
 import pytest
 
 from clearformer.generate.continuous import ContinuousBatch
-from clearformer.serve.engine import STOPPED, Engine, Job
+from clearformer.http_server.errors import Problem
+from clearformer.serve import engine as engine_module
+from clearformer.serve.engine import Engine, Job
 from clearformer.serve.limits import ServeLimits
 from clearformer.serve.metrics import Metrics
 
@@ -54,29 +57,6 @@ def job_of(models, count=1, tokens=5):
     from clearformer.generate.stream import start_sequences
 
     return Job(start_sequences(generation.model, ["abc"] * count, generation.config))
-
-
-def test_full_queue_returns_429(serving, held, ask):
-    with serving(max_batch=2, max_queue=1) as url, ThreadPoolExecutor(4) as pool:
-        body = {"model": "chat", "prompt": "x", "max_tokens": 2}
-        first = [pool.submit(ask, f"{url}/v1/completions", body) for _ in range(3)]
-
-        def full():
-            return "clearformer_waiting_texts" in ask(f"{url}/metrics")[1]
-
-        eventually(full)
-
-        def refused():
-            answer = ask(f"{url}/v1/completions", {**body, "n": 4})
-            return answer if answer[0] == 429 else None
-
-        eventually(refused)
-        status, found, headers = refused()
-        assert status == 429
-        assert found["error"]["type"] == "rate_limit_error"
-        assert headers["retry-after"] == "1"
-        held.set()
-        assert [each.result()[0] for each in first] == [200] * 3
 
 
 def test_timeout_returns_504(serving, held, ask):
@@ -187,14 +167,42 @@ def _touch(ask, url):
 # --- the engine itself ---------------------------------------------------------------------
 
 
+async def ended(job):
+    """Wait for all texts of a job."""
+    left = len(job.sequences)
+    while left:
+        left -= (await job.events.get())[1].ended
+
+
+def test_full_queue_returns_429(models, held):
+    async def run():
+        engine = engine_of(models, ServeLimits(max_batch=2, max_queue=1))
+        jobs = [job_of(models) for _ in range(3)]
+        for job in jobs:
+            engine.submit(job)
+        with pytest.raises(Problem, match="waiting for chat already") as problem:
+            engine.submit(job_of(models))
+        assert problem.value.status == 429
+        held.set()
+        for job in jobs:
+            await ended(job)
+        again = job_of(models)
+        engine.submit(again)
+        await ended(again)
+        engine.close()
+
+    asyncio.run(run())
+
+
 def test_closed_engine_rejects_jobs(models):
     async def run():
         engine = engine_of(models)
         engine.close()
-        with pytest.raises(type(STOPPED)):
+        with pytest.raises(Problem, match="the server is shutting down") as first:
             engine.submit(job_of(models))
-        with pytest.raises(type(STOPPED)):
+        with pytest.raises(Problem, match="the server is shutting down") as second:
             await engine.call(lambda: 1)
+        assert first.value is not second.value  # which would collect the tracebacks of all
 
     asyncio.run(run())
 
@@ -207,9 +215,7 @@ def test_calls_run_between_steps_and_propagate_errors(models):
         assert await engine.call(lambda: threading.current_thread().name) == "chat"
         with pytest.raises(ZeroDivisionError):
             await engine.call(lambda: 1 / 0)
-        ended = 0
-        while ended < 3:
-            ended += (await job.events.get())[1].ended
+        await ended(job)
         assert all(len(sequence.generated) == 5 for sequence in job.sequences)
         engine.cancel(job)  # it has ended: no effect
         assert not engine.cancelled
@@ -226,12 +232,91 @@ def test_cancelled_waiting_job_generates_nothing(models, held):
         engine.submit(second)
         engine.cancel(second)
         held.set()
-        ended = False
-        while not ended:
-            ended = (await first.events.get())[1].ended
+        await ended(first)
         await engine.call(lambda: None)
         assert not second.sequences[0].generated
         assert not engine.waiting
         engine.close()
 
     asyncio.run(run())
+
+
+def test_more_texts_than_the_server_can_take_return_400(models):
+    async def run():
+        engine = engine_of(models, ServeLimits(max_batch=2, max_queue=1))
+        with pytest.raises(Problem, match="4 texts were asked for, but this server") as problem:
+            engine.submit(job_of(models, count=4))
+        assert problem.value.status == 422  # 400 in the form of this API
+        assert problem.value.body["error"]["field"] == "n"
+        engine.close()
+
+    asyncio.run(run())
+
+
+async def busy_engine(models, limits=ServeLimits()):
+    """An engine whose thread runs a call until the event is set, and a second call that waits."""
+    engine, go, begun = engine_of(models, limits), threading.Event(), threading.Event()
+
+    def block():
+        begun.set()
+        return go.wait(WAIT)
+
+    running = asyncio.ensure_future(engine.call(block))
+    while not begun.is_set():
+        await asyncio.sleep(0.005)
+    waiting = asyncio.ensure_future(engine.call(lambda: 1))
+    await asyncio.sleep(0)
+    assert engine.calls
+    return engine, go, running, waiting
+
+
+def test_call_runs_on_idle_server_without_queue(models):
+    async def run():
+        engine, go, running, waiting = await busy_engine(models, ServeLimits(max_queue=0))
+        with pytest.raises(Problem, match="1 calls are waiting for chat already") as problem:
+            await engine.call(lambda: 2)
+        assert problem.value.status == 429
+        go.set()
+        assert (await running, await waiting) == (True, 1)
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_waiting_call_gets_503_when_engine_closes(models):
+    async def run():
+        engine, go, running, waiting = await busy_engine(models)
+        closing = asyncio.ensure_future(asyncio.to_thread(engine.close))
+        while not engine.closing:
+            await asyncio.sleep(0.005)
+        go.set()
+        assert await running is True
+        with pytest.raises(Problem, match="the server is shutting down") as problem:
+            await waiting
+        assert problem.value.status == 503
+        await closing
+
+    asyncio.run(run())
+
+
+def test_engine_closes_while_a_long_call_runs(models, monkeypatch):
+    said = []
+    logger = logging.getLogger("uvicorn.error")
+    monkeypatch.setattr(logger, "error", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr(engine_module, "CLOSE_SECONDS", 0.01)
+
+    async def run():
+        engine, go, running, waiting = await busy_engine(models)
+        job = job_of(models)
+        engine.submit(job)
+        engine.close()  # the call runs on
+        with pytest.raises(Problem, match="the server is shutting down"):
+            await waiting
+        assert (await job.events.get())[1].status == 503
+        go.set()
+        assert await running is True
+        engine.thread.join(WAIT)
+        assert not engine.thread.is_alive()
+
+    asyncio.run(run())
+    assert said == ["chat is still busy after 0.01 s: its work is dropped"]

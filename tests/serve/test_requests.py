@@ -21,7 +21,7 @@ def test_fields_that_clients_send_are_accepted():
     [
         ("n", 0), ("n", 1000), ("max_tokens", 0), ("temperature", float("nan")), ("top_p", 1.1),
         ("stop", ["x"] * 17), ("seed", 2**70), ("logprobs", 21), ("echo", True), ("unknown", 1),
-        ("logit_bias", {}), ("prompt", [[-1]]),
+        ("logit_bias", {}), ("prompt", [[-1]]), ("prompt", ["x"] * 129), ("prompt", [[1]] * 129),
     ],
 )  # fmt: skip
 def test_what_is_refused(field, value):

@@ -9,11 +9,12 @@ supported is refused by name: a text that only seems to follow its schema would 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_DEPTH = 16
 MAX_PROPERTIES = 100
+MAX_PATTERN = 1_000_000  # characters
 MAX_INTEGERS = 1000  # values of an integer with a minimum and a maximum
 FREE_DEPTH = 3  # nesting of values whose schema allows everything
 CHARACTER = r'([^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})'
@@ -42,6 +43,15 @@ KEYWORDS = {
     "number": set(),
     "boolean": set(),
     "null": set(),
+}
+TYPES = {
+    dict: {"object"},
+    list: {"array"},
+    str: {"string"},
+    int: {"integer", "number"},
+    float: {"number"},
+    bool: {"boolean"},
+    type(None): {"null"},
 }
 
 
@@ -74,8 +84,13 @@ class _Schemas:
     def __init__(self, root: object) -> None:
         self.root = root
         self.open: list[str] = []  # references that are being followed
+        self.followed: dict[tuple[str, int], str] = {}  # patterns by reference and depth
 
     def pattern(self, schema: object, where: str, depth: int) -> str:
+        (found,) = _limited([self._pattern(schema, where, depth)], where)
+        return found
+
+    def _pattern(self, schema: object, where: str, depth: int) -> str:
         if depth > MAX_DEPTH:
             raise ValueError(
                 f"{where} is nested deeper than {MAX_DEPTH} levels: flatten the schema"
@@ -92,26 +107,22 @@ class _Schemas:
             if name in schema:
                 _require_keywords(schema, {name}, where)
                 parts = _list_of(schema[name], f"{where}.{name}")
-                return _either(
+                patterns = (
                     self.pattern(part, f"{where}.{name}[{place}]", depth + 1)
                     for place, part in enumerate(parts)
                 )
+                return _either(_limited(patterns, where))
         if "const" in schema:
             _require_keywords(schema, {"const", "type"}, where)
-            return _literal(schema["const"])
+            return _values([schema["const"]], schema, where)
         if "enum" in schema:
             _require_keywords(schema, {"enum", "type"}, where)
-            return _either(map(_literal, _list_of(schema["enum"], f"{where}.enum")))
+            return _values(_list_of(schema["enum"], f"{where}.enum"), schema, where)
         return self._typed(schema, where, depth)
 
     def _typed(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
         kinds = schema.get("type", "object" if "properties" in schema else None)
-        names = kinds if isinstance(kinds, list) else [kinds]
-        for kind in names:
-            if not isinstance(kind, str) or kind not in KEYWORDS:
-                raise ValueError(
-                    f"{where}.type is {kind!r:.60}, but it must be one of {', '.join(KEYWORDS)}"
-                )
+        names = _type_names(kinds, where)
         _require_keywords(schema, {"type"}.union(*(KEYWORDS[kind] for kind in names)), where)
         makers: dict[str, Callable[[], str]] = {
             "object": lambda: self._object(schema, where, depth),
@@ -122,7 +133,7 @@ class _Schemas:
             "boolean": lambda: "(true|false)",
             "null": lambda: "null",
         }
-        return _either(makers[kind]() for kind in names)
+        return _either(_limited((makers[kind]() for kind in names), where))
 
     def _reference(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
         _require_keywords(schema, {"$ref"}, where)
@@ -134,6 +145,8 @@ class _Schemas:
                 f"{where} refers to {name!r:.60} within itself, which is not supported: write out "
                 f"the levels that you need"
             )
+        if (name, depth) in self.followed:
+            return self.followed[name, depth]
         target: Any = self.root
         for part in name[2:].split("/"):
             if not isinstance(target, Mapping) or part not in target:
@@ -142,6 +155,7 @@ class _Schemas:
         self.open.append(name)
         found = self.pattern(target, name, depth + 1)
         self.open.pop()
+        self.followed[name, depth] = found
         return found
 
     def _object(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
@@ -154,17 +168,23 @@ class _Schemas:
         for name in required:
             if name not in properties:
                 raise _unmet(where, f"it requires {name!r:.60}, which is not among its properties")
+        additional = schema.get("additionalProperties", True)
         if not properties:
-            closed = schema.get("additionalProperties") is False
-            return r"\{\}" if closed else _object_of(_any_value(max(1, FREE_DEPTH - depth - 1)))
-        members = [
-            (
-                f"{_literal(name)}: ?{self.pattern(part, f'{where}.{name}', depth + 1)}",
-                name in required,
+            if additional is False:
+                return r"\{\}"
+            return _object_of(self.pattern(additional, f"{where}.additionalProperties", depth + 1))
+        if additional not in (True, False, {}):
+            raise ValueError(
+                f"{where} has properties and a schema for additionalProperties, which are not "
+                f"supported together: leave one out"
             )
+        patterns = (
+            f"{_literal(name)}: ?{self.pattern(part, f'{where}.{name}', depth + 1)}"
             for name, part in properties.items()
-        ]
-        return rf"\{{{_members(members)}\}}"
+        )
+        are_required = [name in required for name in properties]
+        members = list(zip(_limited(patterns, where), are_required, strict=True))
+        return rf"\{{{_members(members, where)}\}}"
 
     def _array(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
         item = self.pattern(schema.get("items", True), f"{where}.items", depth + 1)
@@ -176,15 +196,40 @@ class _Schemas:
         return rf"\[{some}\]" if least else rf"\[({some})?\]"
 
 
-def _members(members: Sequence[tuple[str, bool]]) -> str:
+def _members(members: Sequence[tuple[str, bool]], where: str) -> str:
     """Members in their order, those that are not required or all, with commas between them."""
     rest = [f", ?{part}" if required else f"(, ?{part})?" for part, required in members]
-    choices = []
-    for place, (part, required) in enumerate(members):
-        choices.append(part + "".join(rest[place + 1 :]))
-        if required:
-            return _either(choices)
-    return f"({_either(choices)})?"
+    fixed = next((place for place, each in enumerate(members) if each[1]), None)
+    firsts = members if fixed is None else members[: fixed + 1]  # those that may come first
+    choices = (part + "".join(rest[place + 1 :]) for place, (part, _) in enumerate(firsts))
+    pattern = _either(_limited(choices, where))
+    return f"({pattern})?" if fixed is None else pattern
+
+
+def _values(values: Sequence[object], schema: Mapping[str, Any], where: str) -> str:
+    """Exactly these values, as far as they have the type of the schema."""
+    if "type" in schema:
+        names = _type_names(schema["type"], where)
+        values = [value for value in values if not _types_of(value).isdisjoint(names)]
+        if not values:
+            raise _unmet(where, f"none of its values has the type {' or '.join(names)}")
+    return _either(_limited(map(_literal, values), where))
+
+
+def _types_of(value: object) -> set[str]:
+    """The names of a value's types; 1.0 is an integer too."""
+    whole = isinstance(value, float) and value.is_integer()
+    return TYPES[int] if whole else TYPES.get(type(value), set())
+
+
+def _type_names(kinds: object, where: str) -> list[str]:
+    names: list[Any] = kinds if isinstance(kinds, list) else [kinds]
+    for kind in names:
+        if not isinstance(kind, str) or kind not in KEYWORDS:
+            raise ValueError(
+                f"{where}.type is {kind!r:.60}, but it must be one of {', '.join(KEYWORDS)}"
+            )
+    return names
 
 
 def _string(schema: Mapping[str, Any], where: str) -> str:
@@ -253,8 +298,18 @@ def _literal(value: object) -> str:
     return "".join(letter if letter.isalnum() else f"\\{letter}" for letter in text)
 
 
-def _either(patterns: Any) -> str:
+def _either(patterns: Iterable[str]) -> str:
     return f"({'|'.join(patterns)})"
+
+
+def _limited(patterns: Iterable[str], where: str) -> Iterator[str]:
+    """The patterns, until they are too long together: nested references grow exponentially."""
+    size = 0
+    for pattern in patterns:
+        size += len(pattern)
+        if size > MAX_PATTERN:
+            raise ValueError(f"{where} is too large: simplify the schema")
+        yield pattern
 
 
 def _list_of(value: object, where: str) -> list[Any]:

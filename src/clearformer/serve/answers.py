@@ -127,9 +127,12 @@ class Chat:
 class Answer:
     """A response to one request; `chunk` and `whole` have the same head."""
 
-    def __init__(self, form: Form, model: str, sequences: Sequence[GeneratedSequence]) -> None:
+    def __init__(
+        self, form: Form, model: str, sequences: Sequence[GeneratedSequence], samples: int = 1
+    ) -> None:
         self.form = form
         self.sequences = sequences
+        self.samples = samples  # of each prompt, which follow each other
         self.id = f"{form.prefix}-{uuid.uuid4().hex}"
         self.created = int(time.time())
         self.model = model
@@ -172,8 +175,7 @@ class Answer:
 
     def _usage(self) -> Json:
         # Samples of one prompt share it, and it is counted once.
-        prompts = {tuple(sequence.prompt) for sequence in self.sequences}
-        prompt = sum(map(len, prompts))
+        prompt = sum(len(sequence.prompt) for sequence in self.sequences[:: self.samples])
         written = sum(len(sequence.generated) for sequence in self.sequences)
         return {
             "prompt_tokens": prompt,

@@ -12,20 +12,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from clearformer.generate.continuous import ContinuousBatch, Update
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sequence import GeneratedSequence
-from clearformer.http_server.errors import Problem, busy
-from clearformer.serve.limits import ServeLimits
+from clearformer.http_server.errors import Problem, bad_field, busy
+from clearformer.serve.limits import CLOSE_SECONDS, ServeLimits
 from clearformer.serve.metrics import Metrics
 
 Result = TypeVar("Result")
-STOPPED = Problem(503, "shutting_down", "the server is shutting down")
-DEFECT = Problem(500, "defect", "internal error: see the terminal for details")
 Event = tuple[int, Update | Problem]  # the place of a text in its job, and what happened to it
 
 
@@ -70,6 +68,13 @@ class Engine:
         """Queue the texts of a job; Problem if there are too many, or the server is closing."""
         with self.wake:
             self._require_open()
+            most = self.limits.max_batch + self.limits.max_queue
+            if len(job.sequences) > most:
+                raise bad_field(
+                    "n",
+                    f"{len(job.sequences)} texts were asked for, but this server takes at most "
+                    f"{most} at a time: lower n or give fewer prompts",
+                )
             free = self.limits.max_batch - len(self.running)
             if len(self.waiting) + len(job.sequences) > self.limits.max_queue + max(0, free):
                 raise busy(
@@ -91,8 +96,11 @@ class Engine:
         future: Future[Result] = Future()
         with self.wake:
             self._require_open()
-            if len(self.calls) >= self.limits.max_queue:
-                raise busy(f"{len(self.calls)} calls are waiting for {self.name} already", 0)
+            if len(self.calls) > self.limits.max_queue:  # one is about to run
+                raise busy(
+                    f"{len(self.calls)} calls are waiting for {self.name} already",
+                    self.limits.max_queue,
+                )
             self.calls.append((function, future))
             self._notify()
         try:
@@ -104,16 +112,24 @@ class Engine:
             future.cancel()  # no effect on a call that has ended
 
     def close(self) -> None:
-        """End the thread after its current step; what is left gets an error."""
+        """End the thread after its current step or call; what is left gets an error."""
         with self.wake:
+            if self.closing:
+                return
             self.closing = True
             self.wake.notify()
-        if self.thread is not None:
-            self.thread.join()
+        if self.thread is None:
+            return
+        self.thread.join(CLOSE_SECONDS)
+        if self.thread.is_alive():
+            logging.getLogger("uvicorn.error").error(
+                "%s is still busy after %g s: its work is dropped", self.name, CLOSE_SECONDS
+            )
+            self._stop()
 
     def _require_open(self) -> None:
         if self.closing:
-            raise STOPPED
+            raise stopped()
 
     def _notify(self) -> None:
         if self.thread is None:
@@ -142,7 +158,7 @@ class Engine:
             del call  # release a large result
             if self.running:
                 self._step()
-        self._abandon(STOPPED)
+        self._stop()
 
     def _drop_cancelled(self) -> None:
         if not self.cancelled:
@@ -174,7 +190,7 @@ class Engine:
             updates = self.batch.step()
         except Exception:  # a bug, or no memory: the texts are lost, the server is not
             logging.getLogger("uvicorn.error").exception("a step of %s failed", self.name)
-            self._abandon(DEFECT)
+            self._abandon_running()
             return
         self.metrics.generated_tokens.labels(self.name).inc(len(updates))
         for update in updates:
@@ -189,20 +205,34 @@ class Engine:
             if update.tokens or update.ended:
                 job.deliver(sequence, update)
 
-    def _abandon(self, problem: Problem) -> None:
-        """Tell every text that it has ended with a problem."""
+    def _abandon_running(self) -> None:
+        """Take all texts out of the batch after a defect."""
+        assert self.batch is not None
         with self.wake:
             left = [(job, sequence) for sequence, job in self.running.items()]
-            if problem is STOPPED:
-                left += list(self.waiting)
-                self.waiting.clear()
-                for _, future in self.calls:
-                    future.cancel()
             self.running.clear()
-        for job, sequence in left:
-            assert self.batch is not None
+        for _, sequence in left:
             self.batch.remove(sequence)
-            job.deliver(sequence, problem)
+        _deliver(left, defect)
+
+    def _stop(self) -> None:
+        """Tell every text and call that is left that the server is closing."""
+        with self.wake:
+            left = [(job, sequence) for sequence, job in self.running.items()]
+            left += self.waiting
+            self.waiting.clear()
+            while self.calls:
+                _, future = self.calls.popleft()
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(stopped())
+        _deliver(left, stopped)
+
+
+def _deliver(
+    texts: Iterable[tuple[Job, GeneratedSequence]], problem: Callable[[], Problem]
+) -> None:
+    for job, sequence in texts:
+        job.deliver(sequence, problem())
 
 
 def _run(function: Callable[[], Any], future: Future[Any]) -> None:
@@ -218,3 +248,12 @@ def timed_out(seconds: float) -> Problem:
     return Problem(
         504, "timed_out", f"the request took longer than {seconds:g} s", hint="ask for less"
     )
+
+
+# A new exception each time: one that is raised again keeps the tracebacks of others.
+def stopped() -> Problem:
+    return Problem(503, "shutting_down", "the server is shutting down")
+
+
+def defect() -> Problem:
+    return Problem(500, "defect", "internal error: see the terminal for details")

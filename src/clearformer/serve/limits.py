@@ -12,6 +12,7 @@ MAX_CHOICES = 128  # texts of one request for completions
 MAX_STOPS = 16
 MAX_LOGPROBS = 20
 MAX_CONSTRAINTS = 32  # compiled schemas that each model keeps
+CLOSE_SECONDS = 10.0  # for a step or a call to end, when the server closes
 THREADS = 8  # that encode prompts and compile schemas
 
 

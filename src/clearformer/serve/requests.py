@@ -72,7 +72,12 @@ class GenerationRequest(Body):
 
 
 class CompletionRequest(GenerationRequest):
-    prompt: Text | Ids | list[Text] | list[Ids]
+    prompt: (
+        Text
+        | Ids
+        | Annotated[list[Text], Field(min_length=1, max_length=MAX_CHOICES)]
+        | Annotated[list[Ids], Field(min_length=1, max_length=MAX_CHOICES)]
+    )
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: Literal[False] | None = None
     best_of: Annotated[int, Field(ge=1, le=1)] | None = None

@@ -18,7 +18,6 @@ from clearformer.serve.requests import (
     CompletionRequest,
     EmbeddingRequest,
     FillRequest,
-    GenerationRequest,
     TextsRequest,
     TranslateRequest,
 )
@@ -64,8 +63,7 @@ async def completions(
     served = service.model(request.model)
     sequences = await run_in_threadpool(served.completion_sequences, request)
     form = Completions(served.model.tokenizer, request.logprobs)
-    usage = _wants_usage(request)
-    return await service.answer(http, served, form, sequences, request.stream, usage)
+    return await service.answer(http, served, form, sequences, request)
 
 
 @openai.post("/chat/completions", responses=EVENTS)
@@ -76,12 +74,7 @@ async def chat_completions(
     served = service.model(request.model)
     sequences = await run_in_threadpool(served.chat_sequences, request)
     form = Chat(served.model.tokenizer, request.logprobs)
-    usage = _wants_usage(request)
-    return await service.answer(http, served, form, sequences, request.stream, usage)
-
-
-def _wants_usage(request: GenerationRequest) -> bool:
-    return request.stream_options is not None and request.stream_options.include_usage
+    return await service.answer(http, served, form, sequences, request)
 
 
 @openai.post("/embeddings")

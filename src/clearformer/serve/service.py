@@ -16,10 +16,11 @@ from clearformer.generate.sequence import GeneratedSequence
 from clearformer.http_server.error_handlers import as_problem
 from clearformer.http_server.errors import Problem
 from clearformer.serve.answers import Answer, Form, event
-from clearformer.serve.engine import Job, timed_out
+from clearformer.serve.engine import Job, stopped, timed_out
 from clearformer.serve.errors import error_body
 from clearformer.serve.limits import ServeLimits
 from clearformer.serve.metrics import Metrics
+from clearformer.serve.requests import GenerationRequest
 from clearformer.serve.served_model import ServedModel
 
 GONE = Response(status_code=499)  # nobody reads it
@@ -39,7 +40,7 @@ class Service:
     def model(self, name: str) -> ServedModel:
         """The model of this name; Problem if there is none, or the server is about to close."""
         if self.draining:
-            raise Problem(503, "shutting_down", "the server is shutting down")
+            raise stopped()
         if name not in self.models:
             known = ", ".join(list(self.models)[:10])
             raise Problem(
@@ -57,13 +58,14 @@ class Service:
         model: ServedModel,
         form: Form,
         sequences: Sequence[GeneratedSequence],
-        stream: bool | None,
-        include_usage: bool = False,
+        request: GenerationRequest,
     ) -> Response:
         """Generate the sequences, and answer with all of them or with a stream of their tokens."""
-        job, answer = Job(sequences), Answer(form, model.id, sequences)
+        job, answer = Job(sequences), Answer(form, model.id, sequences, request.n or 1)
         model.engine.submit(job)
-        if stream:
+        if request.stream:
+            options = request.stream_options
+            include_usage = options is not None and options.include_usage
             events = self._stream(model, job, answer, include_usage)
             return StreamingResponse(events, media_type="text/event-stream")
         try:
@@ -94,14 +96,16 @@ class Service:
         self, model: ServedModel, job: Job, answer: Answer, include_usage: bool
     ) -> AsyncIterator[bytes]:
         left = len(job.sequences)
+        deadline = asyncio.get_running_loop().time() + self.limits.timeout
         try:
             for opening in answer.openings():
                 yield opening
-            async with asyncio.timeout(self.limits.timeout):
-                while left:
+            while left:
+                # Not around the yield: it would cancel whatever the caller does meanwhile.
+                async with asyncio.timeout_at(deadline):
                     place, update = await _next(job)
-                    left -= update.ended
-                    yield answer.chunk(place, update.tokens, update.ended)
+                left -= update.ended
+                yield answer.chunk(place, update.tokens, update.ended)
             for closing in answer.closing(include_usage):
                 yield closing
         except TimeoutError:
@@ -118,8 +122,8 @@ class Service:
             async with asyncio.timeout(self.limits.drain_seconds):
                 while self.metrics.in_flight and not force():
                     await asyncio.sleep(0.02)
-        for model in self.models.values():
-            await run_in_threadpool(model.engine.close)
+        engines = [model.engine for model in self.models.values()]
+        await asyncio.gather(*(run_in_threadpool(engine.close) for engine in engines))
 
     def close(self) -> None:
         for model in self.models.values():
