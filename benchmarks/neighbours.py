@@ -52,12 +52,17 @@ def decode() -> Callable[[], object]:
 
     import clearformer as cf
     from clearformer.config import GenerationDefaults
+    from clearformer.core.model import Transformer
     from clearformer.generate.language_model import LanguageModel
     from clearformer.generate.stream import stream
 
-    shape = {"layers": 12, "width": 256, "heads": 8, "hidden": 1024, "vocabulary": 256}
-    config = replace(cf.families.gpt2("small"), length=256, **shape)
-    model = LanguageModel(cf.build(config).eval(), config, GenerationDefaults())
+    config = replace(
+        cf.families.gpt2("small"),
+        layers=12, width=256, heads=8, hidden=1024, vocabulary=256, length=256,
+    )  # fmt: skip
+    module = cf.build(config).eval()
+    assert isinstance(module, Transformer)
+    model = LanguageModel(module, config, GenerationDefaults())
     return lambda: list(stream(model, list(range(64)), max_tokens=16))
 
 
