@@ -3,11 +3,13 @@
 import tracemalloc
 
 import pytest
+from jinja2 import Environment
 
 from clearformer.text.chat_template import ChatTemplate
 
 MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
 GROWS = "{% set ns = namespace(x='aaaa') %}{% for i in range(99) %}%s{% endfor %}{{ ns.x }}"
+NINE_TIMES = "{% for a in range(9) %}%s{% endfor %}"
 ESCAPES = {
     "class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "item": "{{ ''['__class__'] }}",
@@ -50,11 +52,38 @@ ENDLESS = {
     "indent": "{{ (('a\\n' * 9999) | indent(999999999)) }}",
     "tojson": "{{ {'a': 1} | tojson(indent=999999999) }}",
     "range": "{{ range(999999999) | list }}",
+    "round": "{{ 15 | round(-300000) }}",
+    "condition": NINE_TIMES.replace("%s", "{% for b in range(99999) if false %}{% endfor %}"),
+    "recursive condition": "{% for a in [range(99999)] * 9 if (a is iterable) recursive %}"
+    "{{ loop(a) }}{% endfor %}",
+    "max": NINE_TIMES.replace("%s", "{% set x = range(99999) | max %}"),
+    "filters": NINE_TIMES.replace("%s", "{% set x = range(99999) | select | select | first %}"),
+    "chain of filters": "{{ range(99999) " + "| select " * 9 + "| max }}",
+    "length of a loop": NINE_TIMES.replace(
+        "%s",
+        "{% for b in range(99999) | reverse %}{% set x = loop.length %}{% break %}{% endfor %}",
+    ),
+    "condition on a filter": "{% for a in range(99999) "
+    + "| select " * 4
+    + "if false %}{% endfor %}",
+    "views": "{% set d = {'a': 'b' * 9999} %}" + NINE_TIMES.replace("%s", "{{ d.items() }}" * 99),
+    "namespace": "{% set ns = namespace(x='a' * 999) %}" + NINE_TIMES.replace("%s", "{{ ns }}"),
+    "namespaces": "{% set ns = namespace(x='a' * 299999) %}"
+    + NINE_TIMES.replace("%s", "{% set ns.x = namespace(a=ns.x, b=ns.x) %}")
+    + "{{ ns.x | string | length }}",
+    "slices": "{% set s = 'a' * 999999 %}" + NINE_TIMES.replace("%s", "{% set x = s[1:] %}"),
+    "slices of lists": "{% set s = [1] * 99999 %}"
+    + NINE_TIMES.replace("%s", "{% set x = s[1:] %}"),
+    "separators": "{% set wide = ',' * 99999 %}{{ [1, 2, 3] | tojson(separators=(wide, ':')) }}",
 }
 DAMAGED = {
     "{% if %}": "cannot be read: Expected an expression",
     "{{ nothing.at.all }}": "failed: 'nothing' is undefined",
     "{{ 1 / 0 }}": "failed: division by zero",
+    "{{ 1.5 | round(300000, 'floor') }}": "failed: the precision of round must be from -30 to 30",
+    "{{ 1.5 | round(-300000, 'ceil') }}": "failed: the precision of round must be from -30 to 30",
+    "{{ [1] | tojson(separators=(',' * 11, ':')) }}": "a separator of tojson has at most 10",
+    "{{ namespace(a=1) }}": "failed: a namespace cannot be written, only its values",
     "{{ 1 | pprint }}": "cannot be read: No filter named 'pprint'",
     "{{ raise_exception('no\nsystem role') }}": "refuses these messages: no system role",
 }
@@ -99,3 +128,31 @@ def test_template_cannot_replace_sandbox_names():
     source = "{% set tick = 1 %}{% set measured = 2 %}" + ENDLESS["loops"]
     with pytest.raises(ValueError, match="loops too often"):
         ChatTemplate(source=source).render(MESSAGES)
+
+
+def test_charged_expressions_render_as_in_jinja():
+    """Loops with conditions, slices, filters and `round` give what Jinja gives without a budget."""
+    source = (
+        "{% for n in range(9) if n is odd %}{{ loop.index }}/{{ loop.length }} {% endfor %}"
+        "{% for n in [1, [2, [3]]] if n recursive %}"
+        "{{ loop(n) if n is iterable else n }}{% endfor %}"
+        "{{ messages[1:] }}{{ messages[0].content[::-1] }}{{ 'abc' | reverse }}"
+        "{{ range(9) | select('odd') | map('string') | reverse | join(',') }}"
+        "{{ messages | map(attribute='role') | sort(reverse=true) | first }}"
+        "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}"
+        "{{ messages[0].items() | list }}{{ messages[0] | dictsort }}{{ nothing | list }}"
+        "{{ 2.345 | round(2) }}{{ 2.5 | round(method='ceil') }}{{ messages[0].items() }}"
+        "{% set ns = namespace(a=1) %}{% set ns.a = ns.a + 1 %}{{ ns.a }}"
+    )
+    expected = Environment().from_string(source).render(messages=MESSAGES)
+    assert ChatTemplate(source=source).render(MESSAGES) == expected
+
+
+def test_long_conversation_within_budget():
+    """Asking for the last message in every round stays cheap: a list is not charged in depth."""
+    source = (
+        "{% for m in messages %}{% if loop.index == messages | length %}{{ m.content }}{% endif %}"
+        "{% if not messages[loop.index:] %}.{% endif %}{% endfor %}"
+    )
+    messages = [{"role": "user", "content": "x" * 500}] * 400
+    assert ChatTemplate(source=source).render(messages) == "x" * 500 + "."

@@ -1,16 +1,19 @@
 """The sandbox of chat templates: Jinja within a budget.
 
 A template comes from a stranger, and a Jinja template is a program. It runs in Jinja's sandbox,
-which keeps it from Python's internals, and within a budget: every loop, string and list is charged
-before it is made, so that a template can neither run for ever nor fill the memory. Methods and
-filters that are not needed for text are absent.
+which keeps it from Python's internals, and within a budget: rounds of loops, calls of macros, the
+values that filters go through, and the strings and lists that are made are charged, so that a
+template can neither run for ever nor fill the memory. What could be far larger than its operands
+is charged before it is made. Comparisons and searches (`==`, `in`, `find`) are not charged: they
+make nothing, and each is bounded by the size of its operands. Methods and filters that are not
+needed for text are absent.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
@@ -21,9 +24,12 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import FILTERS
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 MAX_INTEGER_BITS = 256
+MAX_PRECISION = 30  # of `round`, either side of the point
+MAX_SEPARATOR = 10  # characters, of `tojson`
 BUDGET = 4_000_000  # characters of one rendering, besides those for the messages
 BUDGET_PER_CHARACTER = 50  # of the messages
 # What else counts as so many characters: a value in a list, a round of a loop, a call of a macro.
@@ -35,12 +41,14 @@ STRING_METHODS = {
     "strip", "title", "upper",
 }  # fmt: skip
 KEPT_FILTERS = (
-    "abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float",
-    "int", "items", "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr",
-    "reverse", "round", "safe", "select", "selectattr", "sort", "string", "title", "trim",
-    "unique", "upper",
+    "abs", "capitalize", "count", "d", "default", "e", "escape", "first", "float", "int", "last",
+    "length", "lower", "safe", "string", "title", "trim", "upper",
 )  # fmt: skip
-KEPT_GLOBALS = ("range", "dict", "namespace")
+ITERATING_FILTERS = (  # kept too, and charged for each value of their input
+    "dictsort", "items", "list", "map", "max", "min", "reject", "rejectattr", "reverse", "select",
+    "selectattr", "sort", "unique",
+)  # fmt: skip
+KEPT_GLOBALS = ("range", "dict")
 INTERCEPTED = frozenset(["+", "*", "**", "%"])
 
 
@@ -112,8 +120,30 @@ def _measure(value: object) -> None:
         _charge(ELEMENT)
         for each in value:
             _measure(each)
-    else:
+    elif value is None or isinstance(value, int | float | Namespace):
         _charge(ELEMENT)
+    else:
+        _charge(1 + len(str(value)))  # such as `items()`, which is written in full
+
+
+def _charge_length(value: Sized) -> None:
+    """Charge for going through a value once, whatever its parts contain."""
+    _charge(1 + len(value) if isinstance(value, str) else ELEMENT * (1 + len(value)))
+
+
+def _counted(values: Any) -> Any:
+    """The values, charged: at once if their number is known, otherwise one by one."""
+    if isinstance(values, Sized):
+        _charge_length(values)
+    elif isinstance(values, Iterator):
+        return _charged_one_by_one(values)
+    return values
+
+
+def _charged_one_by_one(values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        _charge(ELEMENT)
+        yield value
 
 
 # --- the sandbox -------------------------------------------------------------------------------
@@ -121,6 +151,17 @@ def _measure(value: object) -> None:
 
 class _RefusalError(TemplateError):
     """`raise_exception` of a template."""
+
+
+class _Namespace(Namespace):
+    """`namespace`; it cannot be written, since its values change without a charge."""
+
+    def __init__(self, /, *values: Any, **named: Any) -> None:
+        _measure((values, named))
+        super().__init__(*values, **named)
+
+    def __repr__(self) -> str:
+        raise TemplateError("a namespace cannot be written, only its values")
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -154,18 +195,28 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(owner, str) and name == "replace" and len(args) > 1:
             _charge_replace(owner, args[0], args[1])
         result = super().call(context, obj, *args, **kwargs)
-        _measure(result)
+        if getattr(obj, "__module__", None) != __name__:  # this file's functions charge themselves
+            _measure(result)
         return result
 
     @staticmethod
     def tick(cost: int) -> str:
-        """Charge for a round of a loop, or a call of a macro."""
+        """Charge for a round of a loop, its condition, or a call of a macro."""
         _charge(cost)
         return ""
 
     @staticmethod
     def measured(value: Any) -> Any:
         _measure(value)
+        return value
+
+    @staticmethod
+    def counted(values: Any) -> Any:
+        return _counted(values)
+
+    @staticmethod
+    def sliced(value: Any) -> Any:
+        _charge_length(value)
         return value
 
     @staticmethod
@@ -176,10 +227,16 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Charging(NodeTransformer):
-    """Charges for what Jinja's sandbox does not show: loops, macros, lists and `~`."""
+    """Charges for what Jinja's sandbox does not show: loops, macros, lists, slices and `~`."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
-        return self._ticking(node, ROUND)
+        self._ticking(node, ROUND)
+        if node.test is not None:  # values that fail the test never reach the body
+            node.iter = _environment_call("counted", [node.iter])
+            if node.recursive:  # `loop(...)` brings other values; `tick` is false: the test decides
+                tick = _environment_call("tick", [nodes.Const(ROUND)])
+                node.test = nodes.Or(tick, node.test)
+        return node
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
         return self._ticking(node, CALL)
@@ -199,6 +256,10 @@ class _Charging(NodeTransformer):
         self.generic_visit(node)
         return _environment_call("measured", [node]) if node.ctx == "load" else node
 
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _environment_call("sliced", [node]) if isinstance(node.arg, nodes.Slice) else node
+
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
         return _environment_call("concatenated", node.nodes)
@@ -213,9 +274,9 @@ class _Charging(NodeTransformer):
         return node
 
 
-def _environment_call(name: str, arguments: list[nodes.Expr]) -> nodes.Call:
+def _environment_call(name: str, arguments: Sequence[nodes.Node]) -> nodes.Call:
     """A call of the environment's own function, which a template cannot replace by a variable."""
-    return nodes.Call(nodes.EnvironmentAttribute(name), arguments, [], None, None)
+    return nodes.Call(nodes.EnvironmentAttribute(name), list(arguments), [], None, None)
 
 
 class _Generation(Extension):
@@ -245,14 +306,20 @@ def _environment() -> Environment:
         finalize=_Sandbox.measured,
     )
     environment.filters = {name: _limited(FILTERS[name]) for name in KEPT_FILTERS}
+    environment.filters |= {name: _limited(_counting(FILTERS[name])) for name in ITERATING_FILTERS}
     environment.filters |= {
+        "round": _round,
         "tojson": _tojson,
         "join": _join,
         "replace": _replace,
         "indent": _indent,
     }
     environment.globals = {name: environment.globals[name] for name in KEPT_GLOBALS}
-    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+    environment.globals |= {
+        "namespace": _Namespace,
+        "raise_exception": _raise_exception,
+        "strftime_now": _strftime_now,
+    }
     return environment
 
 
@@ -266,6 +333,26 @@ def _limited(function: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return limited
+
+
+def _counting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter whose input is charged."""
+    place = int(hasattr(function, "jinja_pass_arg"))  # Jinja may pass its context first
+
+    @functools.wraps(function)
+    def counting(*arguments: Any, **options: Any) -> Any:
+        values = _counted(arguments[place])
+        return function(*arguments[:place], values, *arguments[place + 1 :], **options)
+
+    return counting
+
+
+def _round(value: Any, precision: int = 0, method: Any = "common") -> Any:
+    if not -MAX_PRECISION <= precision <= MAX_PRECISION:
+        raise TemplateError(
+            f"the precision of round must be from -{MAX_PRECISION} to {MAX_PRECISION}"
+        )
+    return FILTERS["round"](value, precision, method)
 
 
 def _joinable(values: Iterable[Any], separator: object) -> list[str]:
@@ -314,6 +401,8 @@ def _tojson(
     _measure(value)
     if indent is not None and not 0 <= indent <= 16:
         raise TemplateError("the indent of tojson must be from 0 to 16")
+    if any(len(each) > MAX_SEPARATOR for each in separators or ()):
+        raise TemplateError(f"a separator of tojson has at most {MAX_SEPARATOR} characters")
     text = json.dumps(
         value,
         ensure_ascii=ensure_ascii,
