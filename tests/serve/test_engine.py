@@ -263,6 +263,7 @@ async def busy_engine(models, limits=ServeLimits()):
 
     running = asyncio.ensure_future(engine.call(block))
     while not begun.is_set():
+        assert not running.done(), "it was refused"
         await asyncio.sleep(0.005)
     waiting = asyncio.ensure_future(engine.call(lambda: 1))
     await asyncio.sleep(0)

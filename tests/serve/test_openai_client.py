@@ -41,6 +41,9 @@ def test_multiple_prompts_and_samples(client, models):
     assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
     expected = models["chat"].generate(prompts, samples=2, **options)
     assert [choice.text for choice in found.choices] == [text for two in expected for text in two]
+    assert found.usage.prompt_tokens == len("a cat" + "the dog")
+    equal = client.completions.create(model="chat", prompt=["abc", "abc"], n=2, **options)
+    assert equal.usage.prompt_tokens == 6
     ids = client.completions.create(model="chat", prompt=[list(b"a cat"), [1]], **options)
     assert ids.choices[0].text == found.choices[0].text
 
