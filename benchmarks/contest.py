@@ -16,7 +16,7 @@ from clearformer.data import DataFolders
 from clearformer.runs.run import Model, Run
 from clearformer.training.events import Step
 
-TIMED_STEPS = 16
+TIMED_STEPS = 10
 Make = Callable[[AnyModelConfig, int], Model]
 
 
