@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from clearformer import limits
 from clearformer.arguments import (
     Text,
+    Weights,
     as_batch,
     as_path,
     as_questions,
@@ -34,10 +35,10 @@ from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
 from clearformer.generate.stream import StopCondition, never
 from clearformer.inference.huge_pages import use_huge_pages
-from clearformer.inference.int8 import quantize
 from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import pack, replace_linears, use_fast_products
 from clearformer.inference.shared_copy import shared_copy
+from clearformer.inference.weights import QUANTIZERS, WEIGHTS
 from clearformer.runs.load import has_int8, is_run, open_any, require_floats
 from clearformer.table_options import LabelledFormat
 from clearformer.text import Tokenizer
@@ -68,7 +69,6 @@ TextPair = tuple[str, str]
 # One text or its ids; several of them; a list of these for each prompt.
 Generated = str | list[int] | list[str] | list[list[int]] | list[list[str] | list[list[int]]]
 DTYPES = ("float32", "float64", "bfloat16", "float16")
-WEIGHTS = ("float32", "int8")
 
 
 @check_keywords
@@ -77,7 +77,7 @@ def load(
     *,
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype | None = None,
-    weights: Literal["float32", "int8"] = "float32",
+    weights: Weights = "float32",
     tokenizer: str | os.PathLike[str] | None = None,
     allow_bin: bool = False,
 ) -> Model:
@@ -93,8 +93,8 @@ def load(
             fastest available. Default: ``"cpu"``.
         dtype (str or torch.dtype, optional): Data type of the weights, such as ``"bfloat16"``.
             Default: ``"float32"``, as they are saved.
-        weights (str): ``"int8"`` quantizes the weights: smaller and faster on a CPU, slightly
-            less accurate, and not trainable. Default: ``"float32"``.
+        weights (str): ``"int8"`` or ``"int4"`` quantizes the weights: smaller and faster on a
+            CPU, less accurate, and not trainable. Default: ``"float32"``.
         tokenizer (path, optional): Another folder to take the tokenizer of a Hugging Face model
             from, or ``"bytes"``. Default: its own.
         allow_bin (bool): Also read pickled ``.bin`` and ``.pt`` files; only the tensors in them.
@@ -113,13 +113,18 @@ def load(
     """
     place, target, kind = as_path("path", path), _device(device), _dtype(dtype)
     require_choice("weights", weights, WEIGHTS)
-    if weights == "int8" and kind not in (None, torch.float32):
-        raise ValueError(f"`weights` is int8, but `dtype` is {dtype}: leave one of them out")
+    if weights != "float32" and kind not in (None, torch.float32):
+        raise ValueError(f"`weights` is {weights}, but `dtype` is {dtype}: leave one of them out")
+    if weights == "int4" and target.type != "cpu":
+        raise ValueError(
+            f"`weights` is int4, which needs a CPU, but `device` is {target.type}: choose int8, or "
+            "`dtype` bfloat16"
+        )
     if tokenizer is not None and is_run(place):
         raise ValueError(f"{path} is a run, which has its own tokenizer: leave `tokenizer` out")
     model = _load_run(place) if is_run(place) else _load_checkpoint(place, tokenizer, allow_bin)
-    if weights == "int8":
-        model.quantize()
+    if weights != "float32":
+        model.quantize(weights)
     return model.to(target, kind)
 
 
@@ -813,7 +818,7 @@ class Model:
         unknown_label: Literal["refuse", "skip"] = "refuse",
         precision: float | None = None,
         recall: float | None = None,
-        weights: Literal["float32", "int8"] = "float32",
+        weights: Weights = "float32",
         against: str | os.PathLike[str] | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
@@ -843,8 +848,8 @@ class Model:
             precision (float, optional): Of a classifier: also find the probability from which
                 each class has this precision.
             recall (float, optional): Likewise for this recall.
-            weights (str): ``"int8"`` measures the model with int8 weights, beside float32.
-                Default: ``"float32"``.
+            weights (str): ``"int8"`` or ``"int4"`` measures the model with such weights, beside
+                float32. Default: ``"float32"``.
             against (path, optional): The run in float32 to measure beside one in int8. Default:
                 the one that it was made from.
             beam (int): Hypotheses of a translator's beam search. Default: 4.
@@ -1030,12 +1035,26 @@ class Model:
 
     # --- speed -----------------------------------------------------------------------------
 
-    def quantize(self) -> Model:
-        """Quantize the weights to int8, in place: smaller and faster on a CPU, not trainable."""
+    def quantize(self, weights: Literal["int8", "int4"] = "int8") -> Model:
+        """Quantize the weights in place: smaller and faster on a CPU, not trainable.
+
+        Args:
+            weights (str): ``"int8"``, with an error that is rarely seen; or ``"int4"``, about half
+                as large, for matrices between the embedding and the head. Default: ``"int8"``.
+
+        Returns:
+            Model: The model itself.
+        """
+        require_choice("weights", weights, tuple(QUANTIZERS))
         if "translate" in self.config.verbs:
-            raise ValueError(f"{self.name} is a translator, which int8 does not support yet")
-        if self.checkpoint is None or not has_int8(self.checkpoint):
-            quantize(self.module)
+            raise ValueError(f"{self.name} is a translator, which {weights} does not support yet")
+        stored = self.checkpoint is not None and has_int8(self.checkpoint)
+        if stored and weights != "int8":
+            raise ValueError(
+                f"{self.name} has weights in int8: make {weights} of the run that it was made from"
+            )
+        if not stored:
+            QUANTIZERS[weights](self.module)
         self._without_floats = "was quantized"
         return self
 

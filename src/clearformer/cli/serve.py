@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import tyro
 
+from clearformer.arguments import Weights
 from clearformer.cli.generated import note
 from clearformer.cli.output import say
 
@@ -41,8 +41,8 @@ class Serve:
     """Seconds for requests in progress to end, after SIGTERM or Ctrl-C."""
     device: str = "cpu"
     """Where to compute: cpu, cuda, mps, or auto for the fastest that there is."""
-    weights: Literal["float32", "int8"] = "float32"
-    """int8: smaller and faster on a CPU, slightly less accurate."""
+    weights: Weights = "float32"
+    """int8: smaller and faster on a CPU, slightly less accurate; int4: smaller still."""
 
     def run(self) -> None:
         from clearformer.serve.api_keys import read_keys, require_keys

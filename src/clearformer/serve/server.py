@@ -7,10 +7,10 @@ import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from fastapi import FastAPI
 
+from clearformer.arguments import Weights
 from clearformer.http_server import server
 from clearformer.http_server.gate import allowed_hosts
 from clearformer.model import Model, load
@@ -50,7 +50,7 @@ def open_models(
     paths: Sequence[str | os.PathLike[str]],
     *,
     device: str = "cpu",
-    weights: Literal["float32", "int8"] = "float32",
+    weights: Weights = "float32",
     max_batch: int = ServeLimits.max_batch,
 ) -> dict[str, Model]:
     """The models of these folders or files by their names, arranged for up to `max_batch` texts."""
