@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from clearformer.generate.stream import Completion
     from clearformer.generate.translate import Translation, Translator
     from clearformer.hub.exporting import Exported
+    from clearformer.hub.gguf_export import GGUFWeights
     from clearformer.runs.checkpoint import Checkpoint
     from clearformer.runs.evaluate_model import Evaluation, Evaluator
     from clearformer.runs.metrics import Metrics
@@ -87,8 +88,8 @@ def load(
 
     Args:
         path (path): A run (what ``out`` named in training), one of its checkpoints, a Hugging
-            Face folder (GPT-2, BERT, Llama, Mistral, Qwen2, Qwen3, Marian), or a ``.safetensors``
-            file that `Model.export` wrote.
+            Face folder (GPT-2, BERT, Llama, Mistral, Qwen2, Qwen3, Marian), a ``.safetensors``
+            file that `Model.export` wrote, or a ``.gguf`` file.
         device (str or torch.device): ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the
             fastest available. Default: ``"cpu"``.
         dtype (str or torch.dtype, optional): Data type of the weights, such as ``"bfloat16"``.
@@ -150,7 +151,7 @@ def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"there is no folder or file {path}: give a run (what --out named in clearformer "
-            f"train), a Hugging Face folder, or an exported .safetensors file"
+            f"train), a Hugging Face folder, or an exported .safetensors or .gguf file"
         ) from None
     except (OSError, ValueError) as problem:  # a name that no file can have
         raise ValueError(f"{str(path)[:100]!r} cannot be opened: {problem.args[-1]}") from None
@@ -1003,15 +1004,18 @@ class Model:
         self,
         out: str | os.PathLike[str],
         *,
-        to: Literal["huggingface", "safetensors", "int8"] = "huggingface",
+        to: Literal["huggingface", "safetensors", "gguf", "int8"] = "huggingface",
+        weights: GGUFWeights | None = None,
     ) -> Exported:
         """Write the model for other tools; the result is opened again and compared.
 
         Args:
-            out (path): The folder to write, or a ``.safetensors`` file.
+            out (path): The folder to write, or a ``.safetensors`` or ``.gguf`` file.
             to (str): ``"huggingface"``, a folder that ``transformers`` opens; ``"safetensors"``,
-                one file with config and tokenizer; ``"int8"``, a run with int8 weights. Default:
-                ``"huggingface"``.
+                one file with config and tokenizer; ``"gguf"``, one file for llama.cpp;
+                ``"int8"``, a run with int8 weights. Default: ``"huggingface"``.
+            weights (str, optional): Of a ``.gguf`` file: ``"f32"``, ``"f16"``, ``"q8_0"`` (8 bits)
+                or ``"q4_0"`` (4 bits). Default: ``"f32"``.
 
         Returns:
             Exported: Its ``path``, ``form``, and the largest ``difference`` of logits.
@@ -1020,8 +1024,10 @@ class Model:
         from clearformer.hub.quantized import to_int8
 
         writers = {"huggingface": to_huggingface, "safetensors": to_safetensors}
-        require_choice("to", to, (*writers, "int8"))
+        require_choice("to", to, (*writers, "gguf", "int8"))
         target = as_path("out", out)
+        if weights is not None and to != "gguf":
+            raise ValueError(f"`weights` is for GGUF files, but `to` is {to!r}: leave it out")
         if to == "int8":
             if self.checkpoint is None or self.path is None:
                 raise ValueError(f"{self.name} is not a run: save it first, then export it")
@@ -1030,8 +1036,16 @@ class Model:
         # What is written is float32, and compared with a model in float32.
         in_float32 = {p.dtype for p in self.module.parameters()} == {torch.float32}
         module = self._module if in_float32 else copy.deepcopy(self._module).float()
-        generation = self.run_config.generation
-        return writers[to](module, self.config, generation, self._tokenizer(), target)
+        known = self.config, self.run_config.generation, self._tokenizer(), target
+        if to == "gguf":
+            from clearformer.hub.gguf_export import WEIGHTS as GGUF_WEIGHTS
+            from clearformer.hub.gguf_export import to_gguf
+
+            chosen = "f32" if weights is None else weights
+            require_choice("weights", chosen, GGUF_WEIGHTS)
+            self.config.require_verb("generate", self.name)
+            return to_gguf(module, *known, chosen)
+        return writers[to](module, *known)
 
     # --- speed -----------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ class Import:
     """Import a GPT-2, BERT, Llama-like or Marian checkpoint: a folder, a file or a hub name."""
 
     source: tyro.conf.Positional[str]
-    """A Hugging Face folder, a .safetensors file, or a name such as openai-community/gpt2."""
+    """A Hugging Face folder, a .safetensors or .gguf file, or a name such as
+    openai-community/gpt2."""
     out: Path | None = None
     """The folder of the run (default: runs/NAME)."""
     tokenizer: str | None = None
@@ -40,7 +41,7 @@ class Import:
 
         path = locate_checkpoint(self.source, self.revision, self.allow_bin)
         name = Path(self.source).resolve().name  # of a path or a name on the hub
-        out = self.out or Path("runs") / name.removesuffix(".safetensors")
+        out = self.out or Path("runs") / name.removesuffix(".safetensors").removesuffix(".gguf")
         imported = import_checkpoint(
             path,
             tokenizer=self.tokenizer,

@@ -20,7 +20,7 @@ class Serve:
     """Serve models over HTTP, with the routes of the OpenAI API and more."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs, Hugging Face folders, or exported .safetensors files; the folder's name is the model's.
+    """Runs, Hugging Face folders, or exported files; the folder's name is the model's.
     """
     host: str = "127.0.0.1"
     """Address to listen on; one that other machines can reach needs --api-keys."""

@@ -58,7 +58,7 @@ def open_models(
         raise ValueError("there is no model to serve: give at least one run")
     models: dict[str, Model] = {}
     for path in paths:
-        name = Path(path).resolve().name.removesuffix(".safetensors")
+        name = Path(path).resolve().name.removesuffix(".safetensors").removesuffix(".gguf")
         if name in models:
             raise ValueError(f"two models are called {name}: rename the folder of one")
         model = load(path, device=device, weights=weights)
