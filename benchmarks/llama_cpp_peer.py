@@ -15,6 +15,7 @@ import torch
 
 from clearformer.builder import build
 from clearformer.config import GenerationDefaults, ModelConfig
+from clearformer.core.model import Transformer
 from clearformer.hub.gguf_export import GGUFWeights, to_gguf
 from clearformer.text import BytePairs, Tokenizer
 from clearformer.text.specs import BytePairSpec, byte_characters
@@ -42,7 +43,9 @@ class LlamaCpp:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
             tokenizer = tokenizer_of(config.vocabulary)
-            to_gguf(build(config).eval(), config, GenerationDefaults(), tokenizer, path, weights)
+            ours = build(config).eval()
+            assert isinstance(ours, Transformer)
+            to_gguf(ours, config, GenerationDefaults(), tokenizer, path, weights)
             settings = llama_cpp.llama_model_default_params()
             settings.use_mmap = False  # so that the file can be removed, and pages are its own
             self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), settings)
