@@ -38,6 +38,7 @@ COMMANDS = {
         "generate": "generate:Generate",
         "chat": "chat:Chat",
         "classify": "classify:Classify",
+        "predict": "classify:Predict",
         "label": "label:Label",
         "answer": "answer:Answer",
         "fill": "fill:Fill",
@@ -182,10 +183,10 @@ def parse(arguments: Sequence[str]) -> Command:
 OTHER_NAMES = {
     "finetune": "train", "fine-tune": "train", "fit": "train", "pretrain": "train",
     "eval": "evaluate", "test": "evaluate", "validate": "evaluate", "score": "evaluate",
-    "predict": "classify", "infer": "generate", "complete": "generate", "sample": "generate",
-    "write": "generate", "chat": "generate", "run": "generate", "encode": "embed",
+    "infer": "generate", "complete": "generate", "sample": "generate",
+    "write": "generate", "run": "generate", "encode": "embed", "regress": "predict",
     "list": "runs", "ls": "runs", "diff": "compare", "info": "describe", "show": "describe",
-    "presets": "describe", "models": "describe", "convert": "import", "serve": "explore",
+    "presets": "describe", "models": "describe", "convert": "import",
     "ui": "explore", "web": "explore", "inspect": "data", "profile": "data", "check": "verify",
 }  # fmt: skip
 

@@ -153,6 +153,7 @@ def parse(arguments: Sequence[str]) -> Plan:
         data=base.data,
         train=base.train,
         generation=base.generation,
+        task=base.task,
     )
     return train_verb.read(Plan, default, words, "clearformer plan")
 

@@ -15,7 +15,9 @@ USUAL_SETTINGS: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("--data", "data.source", "A file, a folder, a glob, a table (.csv, .tsv, .jsonl, .json, "
          ".xlsx, .parquet), a corpus by name, or - for standard input."),
         ("--text", "data.text_column", "Column of the texts, in a table."),
-        ("--label", "data.label_column", "Column of the labels, in a table."),
+        ("--label", "data.label_column", "Column of the labels, in a table; a,b,c: several columns "
+         "of 0 and 1, for multi-label."),
+        ("--task", None, "What is predicted of a text: classes, multi-label or regression."),
         ("--validation", "data.validation", "A file to evaluate on, instead of a part of --data."),
         ("--validation-fraction", "data.validation_fraction", "How much of --data is held back."),
     ),

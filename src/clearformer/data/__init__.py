@@ -5,6 +5,7 @@ from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCo
 from clearformer.data.corpus_files import DataFolders
 from clearformer.data.documents import Documents, encode_documents, file_texts
 from clearformer.data.files import list_folder, open_text
+from clearformer.data.label_forms import LABEL_SETS, NUMBERS, ONE_LABEL, LabelForm
 from clearformer.data.masked_rows import MaskedBatch, MaskedBatches, SentencePairs, SingleSpan
 from clearformer.data.masking import UNITS, MaskingPolicy
 from clearformer.data.packing import (
@@ -37,6 +38,7 @@ from clearformer.data.rows import (
 from clearformer.data.splits import (
     repeated_rows,
     repeated_text,
+    share_of_indices,
     share_of_rows,
     split_indices,
     split_pairs,
