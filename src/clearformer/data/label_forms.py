@@ -227,7 +227,7 @@ def _split(text: str, separator: str | None) -> Sequence[str]:
     if text.startswith("["):
         return labels_of(text)
     parts = [text] if separator is None else text.split(separator)
-    return [part for part in parts if part.strip()]
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _separator(labels: Sequence[str]) -> str | None:
