@@ -16,6 +16,7 @@ from clearformer.arguments import as_path
 from clearformer.config import AnyModelConfig, RunConfig, TextTask, run_from_json, to_json
 from clearformer.config.settings import BUDGETS, with_settings
 from clearformer.data.in_memory import InMemory, in_memory_data
+from clearformer.data.reading_progress import as_lines, listening
 from clearformer.data.table_files import is_table
 from clearformer.runs.lock import writable
 from clearformer.runs.progress import Notes, Reporter, Silent, reporter
@@ -269,9 +270,11 @@ class Training:
             if group.restarts:
                 require_finite_end(self.folder)
             group.on_main(self._write_data)
-            config = self._fitted(group, report.say)
+            with listening(as_lines(report.say), unless_set=True):
+                config = self._fitted(group, report.say)
             try:
-                run = self._open(config, group, report.say)
+                with listening(as_lines(report.say), unless_set=True):
+                    run = self._open(config, group, report.say)
                 if self.on_start is not None and group.is_main:
                     self.on_start(run.model)
                 report.start(run)

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from clearformer.console import say as say
 from clearformer.console import tell as tell
+from clearformer.console import tell_over as tell_over
 from clearformer.console import tell_text as tell_text
 from clearformer.console import write_json as write_json
 from clearformer.escape import escape_line, escape_text

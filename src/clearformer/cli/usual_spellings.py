@@ -80,7 +80,7 @@ READS = {"--input": "--file", "--data": "--file", "--text-column": "--text", "--
 USUAL: dict[str, dict[str, str]] = {
     "train": TRAIN,
     "plan": TRAIN,
-    "generate": GENERATE,
+    "generate": {**GENERATE, "--json": "--jsonl"},
     "translate": {**GENERATE, **OUT},
     "classify": {**OUT, **READS},
     "predict": {**OUT, **READS},

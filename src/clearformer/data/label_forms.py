@@ -56,9 +56,13 @@ class LabelForm:
         """The rows with their labels in one spelling."""
         return rows
 
+    def parts(self, label: str) -> Sequence[str]:
+        """The labels that a field holds; none if it is a number."""
+        return (label,)
+
     def names(self, labels: Iterable[str]) -> list[str]:
         """The different labels that occur, sorted."""
-        return sorted(set(labels))
+        return sorted({part for label in set(labels) for part in self.parts(label)})
 
     def matching(self, labels: Sequence[str], names: Sequence[str]) -> Sequence[str]:
         """Labels in the spelling of a model's classes."""
@@ -127,8 +131,8 @@ class LabelSets(LabelForm):
         pairs = zip(rows, sets, strict=True)
         return RowList(row._replace(label=as_list(labels)) for row, labels in pairs)
 
-    def names(self, labels: Iterable[str]) -> list[str]:
-        return sorted({each for label in set(labels) for each in labels_of(label)})
+    def parts(self, label: str) -> Sequence[str]:
+        return labels_of(label)
 
     def matching(self, labels: Sequence[str], names: Sequence[str]) -> Sequence[str]:
         return [as_list(matching_labels(labels_of(each), names)) for each in labels]
@@ -138,6 +142,9 @@ class Numbers(LabelForm):
     """A number to predict."""
 
     stratified: ClassVar[bool] = False
+
+    def parts(self, label: str) -> Sequence[str]:
+        return ()
 
     def settle(self, name: str, rows: RowList, options: LabelledFormat, note: Note) -> RowList:
         labels = [(label or "").strip() for label in rows.labels]
@@ -167,6 +174,11 @@ class Numbers(LabelForm):
 
 
 ONE_LABEL, LABEL_SETS, NUMBERS = OneLabel(), LabelSets(), Numbers()
+FORMS: dict[str, LabelForm] = {  # by the task that learns from such a column
+    "classes": ONE_LABEL,
+    "multi-label": LABEL_SETS,
+    "regression": NUMBERS,
+}
 
 
 def as_list(labels: Iterable[str]) -> str:
