@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from clearformer import __version__
 from clearformer.cli.inputs import rows_read
 from clearformer.cli.launch import watch_launcher
-from clearformer.cli.output import Help, say, tell, with_flags
+from clearformer.cli.output import Help, say, say_wrapped, tell, with_flags
 from clearformer.cli.renamed_flags import current_flags
 from clearformer.cli.resource_errors import require_address_space, resource_error
 from clearformer.cli.standard_streams import settle_streams, silence
@@ -139,14 +139,16 @@ def _print_first_commands() -> None:
 def _print_commands() -> None:
     say("usage: clearformer COMMAND ...")
     say()
-    say(ABOUT)
+    say_wrapped(ABOUT)
     for group, verbs in COMMANDS.items():
         say()
         say(f"{group}:")
         for verb in verbs:
-            say(f"  {verb:11} {summary(verb)}")
+            say_wrapped(summary(verb), f"  {verb:11} ", " " * 14)
     say()
-    say("clearformer COMMAND --help explains a command, clearformer --version prints the version.")
+    say_wrapped(
+        "clearformer COMMAND --help explains a command, clearformer --version prints the version."
+    )
 
 
 def summary(verb: str) -> str:

@@ -63,12 +63,19 @@ class RowList:
 Note = Callable[[str], None]
 
 
-def clean(name: str, rows: RowList, options: LabelledFormat, note: Note) -> RowList:
-    """The rows with a label and a text, by the options; `note` is told what was left out."""
-    return _with_text(name, _labelled(name, rows, options, note), options, note)
+def clean(
+    name: str, rows: RowList, options: LabelledFormat, note: Note, may_keep: bool = False
+) -> RowList:
+    """The rows with a label and a text, by the options; `note` is told what was left out.
+
+    With `may_keep` a row without a label has a meaning: none of several labels applies.
+    """
+    return _with_text(name, _labelled(name, rows, options, note, may_keep), options, note)
 
 
-def _labelled(name: str, rows: RowList, options: LabelledFormat, note: Note) -> RowList:
+def _labelled(
+    name: str, rows: RowList, options: LabelledFormat, note: Note, may_keep: bool
+) -> RowList:
     left_out = [row for row in rows if row.label is not None and not row.label.strip()]
     if not left_out or options.unlabelled == "keep":
         return rows
@@ -79,7 +86,8 @@ def _labelled(name: str, rows: RowList, options: LabelledFormat, note: Note) -> 
         )
     note(
         f"{rows_are(len(left_out))} without a label and {was(left_out)} skipped "
-        f"(the first: {left_out[0].where}; --unlabelled error stops there)"
+        f"(the first: {left_out[0].where}; --unlabelled error stops there"
+        f"{', keep takes them as texts that no label applies to' if may_keep else ''})"
     )
     return RowList(row for row in rows if row.label is None or row.label.strip())
 

@@ -42,6 +42,7 @@ class LabelForm:
     """Base of the forms."""
 
     stratified: ClassVar[bool] = True  # whether a split keeps the share of each label
+    may_be_empty: ClassVar[bool] = False  # whether a row may have no label
 
     def columns(self, label: str, known: Sequence[str]) -> tuple[str, ...]:
         """The columns that hold the label."""
@@ -99,6 +100,7 @@ class LabelSets(LabelForm):
     """Any number of labels: a list in JSON, one text with separators, or a column for each."""
 
     stratified: ClassVar[bool] = False
+    may_be_empty: ClassVar[bool] = True
 
     def columns(self, label: str, known: Sequence[str]) -> tuple[str, ...]:
         several = tuple(part.strip() for part in label.split(","))

@@ -121,7 +121,7 @@ def read_table(
             if header and _found(file, "line 1", {**header}, each).spelled not in header:
                 raise _no_column(file, "line 1", each, header)
         raise ValueError(f"{file.name}: there are no rows below the header")
-    kept = clean(file.name, rows, options, file.notes.append)
+    kept = clean(file.name, rows, options, file.notes.append, form.may_be_empty)
     if label is not None and len(kept):
         kept = form.settle(file.name, kept, options, file.notes.append)
         kept = unique(kept, options, file.notes.append)

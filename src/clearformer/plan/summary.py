@@ -59,8 +59,9 @@ class Work:
     seconds: float
 
 
-def work(plan: Plan, places: DataFolders, seconds: float = throughput.SECONDS) -> Work:
-    """Measure the speed of this machine for about `seconds`, and apply it to the budget."""
+def work(plan: Plan, places: DataFolders, seconds: float | None = None) -> Work:
+    """Measure the speed of this machine for about `seconds`, 8 by default, and apply it to the
+    budget."""
     config, counted = plan.config, plan.counted
     train, pair_lengths = config.train, plan.fixed.pair_lengths
     measured = throughput.measure(

@@ -51,10 +51,11 @@ def measure(
     recomputed: Recompute,
     counted: Footprint,
     pair_lengths: PairLengths = ASSUMED_LENGTHS,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
 ) -> Throughput:
     """Time a step of `rows` sequences, or of pairs with these lengths, whose footprint is
-    `counted`; about `seconds` are taken for it."""
+    `counted`; about `seconds` are taken for it, 8 by default."""
+    seconds = SECONDS if seconds is None else seconds
     possible = _matmul_rate() / 2 * seconds / 4  # operations of a pass that is short enough
     if counted.operations <= possible:
         passes, updates = _step_seconds(config, rows, recomputed, pair_lengths, seconds)
@@ -141,7 +142,7 @@ def _step_seconds(
     return statistics.median(passes[settled:]), statistics.median(updates[settled:])
 
 
-def _time_another(passes: int, elapsed: float, seconds: float = SECONDS) -> bool:
+def _time_another(passes: int, elapsed: float, seconds: float) -> bool:
     """Whether to time another pass: at least six, unless they take far too long."""
     return passes < 2 or elapsed < seconds * 0.75 or (passes < 6 and elapsed < seconds * 1.5)
 
