@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from clearformer.tasks.answer_spans import Answer
     from clearformer.tasks.classification import Classification
     from clearformer.tasks.features import Embeddings, Pooling
+    from clearformer.tasks.target import TextResult
     from clearformer.tasks.task import EvaluationOptions
     from clearformer.tasks.token_labels import Labelling
 
@@ -510,15 +511,44 @@ class Model:
                 such as a premise and a hypothesis.
 
         Returns:
-            Classification: Its ``label`` and ``probabilities`` by label; a list for a list.
+            Classification: Its ``label`` and ``probabilities`` by label; a list for a list. That of
+            a multi-label classifier is a `LabelSet`, which also has ``labels``.
 
         Example:
             >>> model.classify("a lovely film").label  # doctest: +SKIP
             'positive'
         """
-        from clearformer.tasks.classification import classify
-
         self.config.require_verb("classify", self.name)
+        found: Any = self.predict(texts)
+        return cast("Classification | list[Classification]", found)
+
+    @overload
+    def predict(self, texts: str) -> TextResult: ...
+    @overload
+    def predict(self, texts: Strings) -> list[TextResult]: ...
+    @overload
+    def predict(
+        self, texts: Texts | TextPair | list[TextPair]
+    ) -> TextResult | list[TextResult]: ...
+    @check_keywords
+    def predict(self, texts: Texts | TextPair | list[TextPair]) -> TextResult | list[TextResult]:
+        """Predict what the model was trained for: a class, several labels, or a number.
+
+        Args:
+            texts (str, ids, or list of either): As in `classify`.
+
+        Returns:
+            PredictedNumber: With its ``value``, for a regression model; for a classifier what
+            `classify` returns. A list for a list.
+
+        Example:
+            >>> model.predict("two rooms, near the sea").value  # doctest: +SKIP
+            84.5
+        """
+        from clearformer.tasks.labelled_texts import describe_texts
+        from clearformer.tasks.registry import target_of
+
+        target = target_of(self.config, self.name)
         two_texts = self.config.head.two_texts
         if (pairs := as_text_pairs(texts, single=two_texts)) is not None or two_texts:
             from clearformer.tasks.sentence_pairs import classify_pairs
@@ -532,9 +562,9 @@ class Model:
                 classify_pairs(self._module, self.run_config, self._tokenizer(), pairs, self.name)
             )
             return both[0] if isinstance(texts, tuple) else both
-        batch, single = self._texts(texts, "classify")
-        found: list[Classification] = classify(
-            self._module, self.run_config, self._tokenizer(), batch, self.name
+        batch, single = self._texts(texts, self.config.verbs[0])
+        found: list[TextResult] = describe_texts(
+            self._module, self.run_config, self._tokenizer(), batch, target, self.name
         )
         return found[0] if single else found
 

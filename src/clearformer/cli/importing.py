@@ -66,6 +66,7 @@ EXAMPLES = {
     "translate": 'translate {} "A text"',
     "generate": 'generate {} "Once upon"',
     "classify": 'classify {} "A text"',
+    "predict": 'predict {} "A text"',
     "label": 'label {} "Mary lives in Paris"',
     "answer": 'answer {} "Who lives in Paris?" --context "Mary lives in Paris"',
     "fill": 'fill {} "A text with a [MASK] word"',
