@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clearformer.builder import build
     from clearformer.compressor.codec import compress, decompress
     from clearformer.compressor.proof import prove
+    from clearformer.config import DoRA, LoRA
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
     from clearformer.model import Model, load
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Public names, and where each comes from; a name without a module is a module itself.
 PUBLIC = {
+    "DoRA": "clearformer.config",
+    "LoRA": "clearformer.config",
     "Model": "clearformer.model",
     "Trace": "clearformer.explore.trace",
     "Training": "clearformer.run_training",
@@ -54,6 +57,8 @@ PUBLIC = {
 }
 
 __all__ = [
+    "DoRA",
+    "LoRA",
     "Model",
     "Trace",
     "Training",
