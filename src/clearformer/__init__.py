@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from clearformer.config import DoRA, LoRA
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
-    from clearformer.model import Model, load
+    from clearformer.model import Model, load, merge
     from clearformer.run_training import Training, train
     from clearformer.verification.check import verify
 
@@ -48,6 +48,7 @@ PUBLIC = {
     "families": None,
     "learn": None,
     "load": "clearformer.model",
+    "merge": "clearformer.model",
     "preset": "clearformer.families",
     "presets": "clearformer.families",
     "prove": "clearformer.compressor.proof",
@@ -72,6 +73,7 @@ __all__ = [
     "families",
     "learn",
     "load",
+    "merge",
     "preset",
     "presets",
     "prove",

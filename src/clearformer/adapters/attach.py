@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from clearformer.adapters.frozen import FrozenLinear, Held, hold
 from clearformer.adapters.low_rank import DoRALinear, LoRALinear
@@ -57,11 +57,6 @@ def adapted_layers(model: nn.Module) -> Iterator[tuple[str, LoRALinear]]:
     for path, module in model.named_modules():
         if isinstance(module, LoRALinear):
             yield path, module
-
-
-def learned(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters that learn, by name."""
-    return {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
 
 
 def _require_targets(adapter: Adapter, found: list[Slot]) -> None:

@@ -24,9 +24,9 @@ class Export:
     .safetensors file."""
     out: Path
     """The folder to write, or a .safetensors file for --to safetensors."""
-    to: Literal["huggingface", "safetensors", "int8"] = "huggingface"
-    """A folder for transformers; one file with config and tokenizer; or a run with int8 weights,
-    which every command opens."""
+    to: Literal["huggingface", "safetensors", "int8", "peft"] = "huggingface"
+    """A folder for transformers; one file with config and tokenizer; a run with int8 weights, which
+    every command opens; or the adapter alone, for PEFT."""
 
     def run(self) -> None:
         model = ModelCommand(self.run_folder).load()

@@ -94,10 +94,21 @@ def load_adapter(
     moved: Path | None = None,
 ) -> None:
     """Give a model the weights of an adapter's base, with the adapter merged into them."""
-    where, adapter = str(saved.folder), config.train.adapter
+    base = open_base(config, saved.folder, make, moved)
+    put_into(model, config, tensors, base, str(saved.folder))
+
+
+def put_into(
+    model: nn.Module,
+    config: RunConfig,
+    tensors: Mapping[str, Tensor],
+    base: Opened,
+    where: str,
+) -> None:
+    """Give a model the weights of `base`, with the tensors of an adapter merged into them."""
+    adapter = config.train.adapter
     if adapter is None:
         raise ValueError(f"{where} holds an adapter, but its config.json has none")
-    base = open_base(config, saved.folder, make, moved)
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ValueError(
@@ -105,9 +116,10 @@ def load_adapter(
                 f"source"
             )
     weights = finetune.pretrained_weights(model, config.model, base)
-    new = [name for name, _ in model.named_parameters() if name not in weights]
-    weights |= {name: tensors[name] for name in new if name in tensors}
-    state.adopt_weights(model, weights, where)
-    attach(model, resolved(adapter, base.checkpoint), learning=new)
+    # The head that was trained too: a new one, or one that PEFT was told to save.
+    head = {n: t for n, t in tensors.items() if n.startswith("head.")}
+    learning = {n for n, _ in model.named_parameters() if n in head or n not in weights}
+    state.adopt_weights(model, {**weights, **head}, where)
+    attach(model, resolved(adapter, base.checkpoint), learning=learning)
     state.load_weights(state.ADAPTER.of(model), tensors, where)
     merge(model).requires_grad_(True)

@@ -162,6 +162,11 @@ def is_run(path: Path) -> bool:
     return os.path.lexists(path / "manifest.json") or os.path.lexists(path / "checkpoints")
 
 
+def is_peft(path: Path) -> bool:
+    """Whether a path is that of an adapter of PEFT."""
+    return os.path.lexists(path / "adapter_config.json")
+
+
 def has_int8(saved: Checkpoint) -> bool:
     """Whether the weights of a checkpoint are int8: for inference, not for training."""
     return INT8 in saved.manifest["files"]
