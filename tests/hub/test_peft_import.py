@@ -143,7 +143,7 @@ def test_tensors_that_do_not_fit_are_refused(tensors, sentence, good, bases, tmp
 
 
 def test_an_adapter_of_another_model_is_refused(good, bases):
-    with pytest.raises(ValueError, match="for which the model in .* has no place"):
+    with pytest.raises(ValueError, match=r"for which the model in .* has no place"):
         import_peft(good, bases["gpt2"])
 
 
@@ -165,5 +165,5 @@ def test_the_model_that_an_adapter_names_is_not_opened(good, bases, tmp_path):
 
 def test_a_rank_above_the_matrix_is_refused(pm, bases, tmp_path):
     pm.saved_adapter("llama", tmp_path / "peft", r=30)
-    with pytest.raises(ValueError, match="rank is 30, but q of .* is a matrix of 16 x 16"):
+    with pytest.raises(ValueError, match=r"rank is 30, but q of .* is a matrix of 16 x 16"):
         import_peft(tmp_path / "peft", bases["llama"])

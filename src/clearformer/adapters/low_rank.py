@@ -81,6 +81,10 @@ class LoRALinear(nn.Module):
             return parts[0].A, whole[0]
         return torch.cat([part.A for part in parts]), torch.cat(whole, dim=1)
 
+    def row_factors(self) -> Tensor | None:
+        """What each row of W + s B A is multiplied by (O,); None: by nothing."""
+        return None
+
     def named_parts(self) -> Iterator[tuple[str, Factors]]:
         """The parts in the order of their rows."""
         for name, part in self.parts.items():
@@ -146,6 +150,9 @@ class DoRALinear(LoRALinear):
             squared = self.squared + self.scale * (b * both).sum(dim=1)
             length = squared.clamp(min=MIN_LENGTH**2).sqrt()
         return self.lengths() / length
+
+    def row_factors(self) -> Tensor:
+        return self.ratio(*self.factors())
 
     def lengths(self) -> Tensor:
         """m (O,); for rows that are not adapted the length that they have."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from clearformer.adapters.attach import attach, merge
 from clearformer.adapters.frozen import Held
-from clearformer.builder import build
-from clearformer.config import Adapter, Origin, RunConfig
+from clearformer.builder import build, outline
+from clearformer.config import Adapter, Origin, RunConfig, run_from_json
 from clearformer.runs import checkpoint, finetune, load, state
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.fingerprint import BUILDER, Builder
@@ -98,6 +98,32 @@ def load_adapter(
     put_into(model, config, tensors, base, str(saved.folder))
 
 
+def open_beside(path: Path, base: Checkpoint) -> nn.Module | None:
+    """A model with the adapter of a run, not merged; None if it needs matrices of its own.
+
+    It does if its head is new, or its matrices were held in another form than `base` has.
+    ValueError if it was trained for another model than `base`.
+    """
+    saved = load.best_checkpoint(path)
+    if not load.has_adapter(saved):
+        raise ValueError(f"{path} is not an adapter: serve it as a model of its own")
+    config = run_from_json(saved.json("config.json"))
+    opened = open_base(config, saved.folder)
+    if finetune.identity(opened.checkpoint) != finetune.identity(base):
+        raise ValueError(
+            f"{path} is an adapter for {opened.checkpoint.folder}, not for {base.folder}: serve it "
+            f"with its own base"
+        )
+    assert config.train.adapter is not None
+    adapter = resolved(config.train.adapter, base)
+    if adapter.base != "float32" or config.model != opened.config.model:
+        return None
+    model = outline(config.model)
+    tensors = load.saved_weights(saved, config, state.ADAPTER)
+    attached(model, config, tensors, opened, str(saved.folder))
+    return model.eval()
+
+
 def put_into(
     model: nn.Module,
     config: RunConfig,
@@ -106,6 +132,18 @@ def put_into(
     where: str,
 ) -> None:
     """Give a model the weights of `base`, with the tensors of an adapter merged into them."""
+    attached(model, config, tensors, base, where)
+    merge(model).requires_grad_(True)
+
+
+def attached(
+    model: nn.Module,
+    config: RunConfig,
+    tensors: Mapping[str, Tensor],
+    base: Opened,
+    where: str,
+) -> None:
+    """Give a model the weights of `base`, and the tensors of an adapter beside them."""
     adapter = config.train.adapter
     if adapter is None:
         raise ValueError(f"{where} holds an adapter, but its config.json has none")
@@ -122,4 +160,3 @@ def put_into(
     state.adopt_weights(model, {**weights, **head}, where)
     attach(model, resolved(adapter, base.checkpoint), learning=learning)
     state.load_weights(state.ADAPTER.of(model), tensors, where)
-    merge(model).requires_grad_(True)
