@@ -23,38 +23,11 @@ def bases(pm, tmp_path_factory):
     return {kind: pm.base_run(kind, tmp_path_factory.mktemp(kind)) for kind in EVERY}
 
 
-def adapter_run(base, out, adapter):
-    """A run with an adapter of ours with drawn weights."""
-    from clearformer.adapters.attach import attach
-    from clearformer.builder import build
-    from clearformer.config import Origin
-    from clearformer.hub.peft_import import ImportedAdapter
-    from clearformer.runs import finetune, load, state
-
-    opened = load.open_run(base)
-    config = opened.config
-    model = build(config.model)
-    finetune.load_pretrained(model, config.model, opened)
-    attach(model, adapter, seed=0)
-    generator = torch.Generator().manual_seed(1)
-    tensors = {
-        name: each + 0.2 * torch.randn(each.shape, generator=generator)
-        for name, each in state.weights(model, state.ADAPTER).items()
-    }
-    origin = Origin(folder=str(base), sha256=finetune.identity(opened.checkpoint))
-    config = cf.config.RunConfig(
-        model=config.model,
-        data=config.data,
-        train=cf.config.TrainConfig(learning_rate=1.0, batch_size=1, steps=1, adapter=adapter),
-        origin=origin,
-        generation=config.generation,
-    )
-    return ImportedAdapter("drawn", opened, config, tensors, ()).write(out)
-
-
 @pytest.mark.parametrize("kind_of_adapter", [cf.LoRA, cf.DoRA])
 @pytest.mark.parametrize(("kind", "targets"), CASES)
-def test_peft_computes_the_same_logits(pm, bases, kind, targets, kind_of_adapter, tmp_path):
+def test_peft_computes_the_same_logits(
+    pm, adapter_run, bases, kind, targets, kind_of_adapter, tmp_path
+):
     adapter = kind_of_adapter(rank=3, alpha=5.0, targets=targets, rank_stabilized=True)
     run = adapter_run(bases[kind], tmp_path / "run", adapter)
     with torch.no_grad():
@@ -68,7 +41,7 @@ def test_peft_computes_the_same_logits(pm, bases, kind, targets, kind_of_adapter
     assert len(names) == len(load_file(tmp_path / "peft" / "adapter_model.safetensors"))
 
 
-def test_rotary_pairs_of_neighbours_change_the_order_of_rows(bases, tmp_path):
+def test_rotary_pairs_of_neighbours_change_the_order_of_rows(adapter_run, bases, tmp_path):
     config = cf.config.ModelConfig(**vars(open_any(bases["llama"]).config.model))
     config = replace(config, position=replace(config.position, pairs="neighbours"))
     base = cf.Model(cf.build(config), config, open_any(bases["llama"]).tokenizer)
@@ -80,7 +53,7 @@ def test_rotary_pairs_of_neighbours_change_the_order_of_rows(bases, tmp_path):
         assert torch.equal(again[name], tensor), name
 
 
-def test_the_config_names_what_peft_needs(bases, tmp_path):
+def test_the_config_names_what_peft_needs(adapter_run, bases, tmp_path):
     run = adapter_run(bases["gpt2"], tmp_path / "run", cf.LoRA(rank=2, alpha=4.0, targets="q,v"))
     cf.load(run).export(tmp_path / "peft", to="peft")
     config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())

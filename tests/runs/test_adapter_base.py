@@ -49,12 +49,16 @@ def room(tmp_path_factory):
     room = tmp_path_factory.mktemp("bases")
     (room / "text.txt").write_text("the cat sat on the mat, and the dog sat on the log.\n" * 60)
     (room / "other.txt").write_text("a bird sang in a tree, and a fish swam in the sea.\n" * 60)
-    rows = [f"a {w} film {i},{l}\n" for i in range(20) for w, l in (("fine", "yes"), ("bad", "no"))]
+    rows = [
+        f"a {word} film {i},{label}\n"
+        for i in range(20)
+        for word, label in (("fine", "yes"), ("bad", "no"))
+    ]
     (room / "rows.csv").write_text("text,label\n" + "".join(rows))
     data = DataConfig(source=str(room / "text.txt"))
     model = replace(modern("tiny"), **SMALL, key_heads=1)
     finished(RunConfig(model=model, data=data, train=TRAIN), room / "generator")
-    masked = replace(data, masking=cf.config.Masking(), tokenizer="wordpiece", vocabulary=60)
+    masked = replace(data, masking=cf.config.Masking(), tokenizer="wordpiece", vocabulary=80)
     encoder = replace(bert("tiny"), **SMALL)
     finished(RunConfig(model=encoder, data=masked, train=TRAIN), room / "encoder")
     return room
@@ -114,7 +118,7 @@ def train_until_killed(settings, folder, cache, point, step):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("point", "step"), [("step", 6), ("after_adapter", 4)])
+@pytest.mark.parametrize(("point", "step"), [("step", 6), ("before_rename", 4)])
 def test_killed_and_resumed_equals_uninterrupted(room, tmp_path, several, curve, point, step):
     """With dropout of the adapter, an EMA, accumulation and recomputation."""
     adapter = cf.LoRA(rank=2, dropout=0.2, base="int8")
@@ -144,7 +148,7 @@ def test_a_new_head_is_trained_whole_and_saved(room, tmp_path):
     config = replace(
         config,
         model=replace(config.model, head=Classifier(pool="pooler")),
-        data=replace(config.data, source=str(room / "rows.csv"), masking=None),
+        data=replace(config.data, source=str(room / "rows.csv"), masking=None, vocabulary=None),
     )
     run = finished(config, tmp_path / "run")
     names = load_file(run / "checkpoints" / "step-8" / "adapter.safetensors")
@@ -168,7 +172,7 @@ def test_an_int8_run_is_a_base(room, tmp_path):
         assert torch.allclose(
             open_any(tmp_path / "run").model(tokens), run.model.eval()(tokens), atol=1e-5
         )
-    with pytest.raises(ValueError, match="has int8 weights.*or train an --adapter"):
+    with pytest.raises(ValueError, match=r"has int8 weights.*or train an --adapter"):
         finished(replace(config, train=TRAIN), tmp_path / "whole")
 
 
@@ -207,7 +211,7 @@ def test_a_base_that_was_moved_is_found_beside_the_run_or_by_name(pair, tmp_path
     base, run = pair
     (tmp_path / "elsewhere").mkdir()
     base.rename(tmp_path / "elsewhere" / "base")
-    with pytest.raises(ValueError, match="is an adapter for the model in .*base, which is not"):
+    with pytest.raises(ValueError, match=r"is an adapter for the model in .*base, which is not"):
         cf.load(run)
     assert cf.load(run, base=tmp_path / "elsewhere" / "base").path == run
     run.rename(tmp_path / "elsewhere" / "run")
@@ -226,7 +230,7 @@ def test_another_base_is_refused(pair, room):
     base, run = pair
     shutil.rmtree(base)
     shutil.copytree(room / "encoder", base)
-    with pytest.raises(ValueError, match="is an adapter for another model than .*base holds"):
+    with pytest.raises(ValueError, match=r"is an adapter for another model than .*base holds"):
         cf.load(run)
 
 
@@ -264,7 +268,7 @@ def test_tensors_that_do_not_fit_are_refused(pair, tensors, sentence):
 def test_a_config_that_does_not_fit_is_refused(pair):
     _, run = pair
     rewritten(run, config={"origin": None})
-    with pytest.raises(ValueError, match="its config.json does not name its model"):
+    with pytest.raises(ValueError, match=r"its config.json does not name its model"):
         cf.load(run)
     own = {"kind": "Origin", "folder": str(run), "sha256": "0" * 64}
     rewritten(run, config={"origin": own})
@@ -278,7 +282,7 @@ def test_a_config_that_does_not_fit_is_refused(pair):
 
 def test_an_adapter_needs_a_model_to_start_from(room, tmp_path):
     config = replace(config_of(room, cf.LoRA(rank=2)), origin=None)
-    with pytest.raises(ValueError, match="train.adapter changes a trained model: add --from RUN"):
+    with pytest.raises(ValueError, match=r"train.adapter changes a trained model: add --from RUN"):
         finished(config, tmp_path / "run")
 
 
@@ -306,5 +310,5 @@ def test_an_adapter_beside_its_base(pair, room, tmp_path):
     shutil.copytree(base, tmp_path / "copy")
     manifest = json.loads((tmp_path / "copy/checkpoints/step-8/manifest.json").read_text())
     assert manifest["step"] == 8
-    with pytest.raises(ValueError, match="is an adapter for .*, not for"):
+    with pytest.raises(ValueError, match=r"is an adapter for .*, not for"):
         open_beside(run, best_checkpoint(room / "encoder"))

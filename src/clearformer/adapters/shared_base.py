@@ -11,12 +11,11 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar, cast
 
-import torch
 from torch import Tensor, nn
 
 from clearformer.adapters.attach import adapted_layers
+from clearformer.adapters.frozen import plain_linear
 from clearformer.adapters.low_rank import LoRALinear
-from clearformer.inference.packed_linear import PackedLinear, supports_onednn
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -27,7 +26,7 @@ class SharedLinear(nn.Module):
     c is 1 for LoRA; for DoRA it is m / |W + s B A|.
     """
 
-    def __init__(self, base: nn.Module, layer: LoRALinear, rows: int) -> None:
+    def __init__(self, base: nn.Module, layer: LoRALinear) -> None:
         super().__init__()
         self.base = base
         self.out_features, self.in_features = layer.out_features, layer.in_features
@@ -37,7 +36,7 @@ class SharedLinear(nn.Module):
         self.factor = None if c is None else c.detach()
         self.shift = None if c is None or self.bias is None else (self.bias * (1 - c)).detach()
         b = b * layer.scale if c is None else b * layer.scale * c[:, None]
-        self.down, self.up = _linear(a, rows), _linear(b, rows)
+        self.down, self.up = (plain_linear(each.detach(), None) for each in (a, b))
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.base(x)  # (..., O)
@@ -51,11 +50,11 @@ class SharedLinear(nn.Module):
         """The merged matrix, for users of a part of it (cross-attention)."""
         base = cast(Tensor, self.base.weight)
         scaled = base if self.factor is None else base * self.factor[:, None]
-        return scaled + cast(Tensor, self.up.weight) @ cast(Tensor, self.down.weight)  # (O, I)
+        return scaled + self.up.weight @ self.down.weight  # (O, I)
 
 
-def with_adapter(model: M, adapted: nn.Module, rows: int) -> M:
-    """The `model`, which may be packed, with the adapter of `adapted`; products for `rows` rows.
+def with_adapter(model: M, adapted: nn.Module) -> M:
+    """The `model`, which may be packed, with the adapter of `adapted`.
 
     Modules without children are shared with `model`.
     """
@@ -64,14 +63,5 @@ def with_adapter(model: M, adapted: nn.Module, rows: int) -> M:
     for path, layer in adapted_layers(adapted):
         parent, _, name = path.rpartition(".")
         owner = combined.get_submodule(parent)
-        owner.register_module(name, SharedLinear(owner.get_submodule(name), layer, rows))
+        owner.register_module(name, SharedLinear(owner.get_submodule(name), layer))
     return combined
-
-
-@torch.no_grad()
-def _linear(weight: Tensor, rows: int) -> nn.Module:
-    outputs, inputs = weight.shape
-    linear = nn.Linear(inputs, outputs, bias=False, device="meta")
-    linear.weight = nn.Parameter(weight.detach().contiguous(), requires_grad=False)
-    # A packed product gives a row the same bits whatever the others are (inference.ragged_decode).
-    return PackedLinear(linear, rows) if rows > 1 and supports_onednn(weight) else linear

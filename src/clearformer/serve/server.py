@@ -105,11 +105,9 @@ def _with_adapter(base: Model, path: Path, rows: int) -> Model:
     adapted = open_beside(path, base.checkpoint)
     if adapted is None:
         own.notes += (f"{path} has matrices or a head of its own, so it shares none",)
-        return own
-    packed = base.device.type == "cpu"
-    module = with_adapter(base.module, adapted.to(base.device), rows if packed else 1)
-    return Model(
-        module,
+        return own.optimize(rows) if base.device.type == "cpu" else own
+    model = Model(
+        with_adapter(base.module, adapted.to(base.device)),
         own.config,
         own.tokenizer,
         run_config=own.run_config,
@@ -117,6 +115,7 @@ def _with_adapter(base: Model, path: Path, rows: int) -> Model:
         checkpoint=own.checkpoint,
         notes=own.notes,
     )
+    return model.optimize(rows) if base.device.type == "cpu" else model
 
 
 def make_server(
