@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from clearformer.builder import build
     from clearformer.compressor.codec import compress, decompress
     from clearformer.compressor.proof import prove
+    from clearformer.config import DoRA, LoRA
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
-    from clearformer.model import Model, load
+    from clearformer.model import Model, load, merge
     from clearformer.run_training import Training, train
     from clearformer.verification.check import verify
 
 # Public names, and where each comes from; a name without a module is a module itself.
 PUBLIC = {
+    "DoRA": "clearformer.config",
+    "LoRA": "clearformer.config",
     "Model": "clearformer.model",
     "Trace": "clearformer.explore.trace",
     "Training": "clearformer.run_training",
@@ -45,6 +48,7 @@ PUBLIC = {
     "families": None,
     "learn": None,
     "load": "clearformer.model",
+    "merge": "clearformer.model",
     "preset": "clearformer.families",
     "presets": "clearformer.families",
     "prove": "clearformer.compressor.proof",
@@ -54,6 +58,8 @@ PUBLIC = {
 }
 
 __all__ = [
+    "DoRA",
+    "LoRA",
     "Model",
     "Trace",
     "Training",
@@ -67,6 +73,7 @@ __all__ = [
     "families",
     "learn",
     "load",
+    "merge",
     "preset",
     "presets",
     "prove",

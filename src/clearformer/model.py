@@ -39,7 +39,7 @@ from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import pack, replace_linears, use_fast_products
 from clearformer.inference.shared_copy import shared_copy
 from clearformer.inference.weights import QUANTIZERS, WEIGHTS
-from clearformer.runs.load import has_int8, is_run, open_any, require_floats
+from clearformer.runs.load import has_int8, is_peft, is_run, open_any, require_floats
 from clearformer.table_options import LabelledFormat
 from clearformer.text import Tokenizer
 from clearformer.training.device import device_of
@@ -81,6 +81,7 @@ def load(
     dtype: str | torch.dtype | None = None,
     weights: Weights = "float32",
     tokenizer: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] | None = None,
     allow_bin: bool = False,
 ) -> Model:
     """Load a trained model from a folder or a file.
@@ -90,7 +91,7 @@ def load(
     Args:
         path (path): A run (what ``out`` named in training), one of its checkpoints, a Hugging
             Face folder (GPT-2, BERT, Llama, Mistral, Qwen2, Qwen3, Marian), a ``.safetensors``
-            file that `Model.export` wrote, or a ``.gguf`` file.
+            file that `Model.export` wrote, a ``.gguf`` file, or with `base` an adapter of PEFT.
         device (str or torch.device): ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the
             fastest available. Default: ``"cpu"``.
         dtype (str or torch.dtype, optional): Data type of the weights, such as ``"bfloat16"``.
@@ -99,6 +100,7 @@ def load(
             CPU, less accurate, and not trainable. Default: ``"float32"``.
         tokenizer (path, optional): Another folder to take the tokenizer of a Hugging Face model
             from, or ``"bytes"``. Default: its own.
+        base (path, optional): The run that an adapter was trained for. Default: where it was then.
         allow_bin (bool): Also read pickled ``.bin`` and ``.pt`` files; only the tensors in them.
             Default: False.
 
@@ -124,15 +126,52 @@ def load(
         )
     if tokenizer is not None and is_run(place):
         raise ValueError(f"{path} is a run, which has its own tokenizer: leave `tokenizer` out")
-    model = _load_run(place) if is_run(place) else _load_checkpoint(place, tokenizer, allow_bin)
+    under = None if base is None else as_path("base", base)
+    if is_run(place):
+        model = _load_run(place, under)
+    elif is_peft(place):
+        model = _load_peft(place, under)
+    elif under is not None:
+        raise ValueError(f"{path} is not an adapter: leave `base` out")
+    else:
+        model = _load_checkpoint(place, tokenizer, allow_bin)
     if weights != "float32":
         model.quantize(weights)
     return model.to(target, kind)
 
 
-def _load_run(path: Path) -> Model:
+@check_keywords
+def merge(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+) -> Model:
+    """Write the model that an adapter and its base make together as a run of its own.
+
+    Args:
+        path (path): A run that was trained with ``adapter=``, or one of its checkpoints.
+        out (path): A folder that does not exist yet, or is empty.
+        base (path, optional): Where the base is, if it was moved. Default: where it was then.
+
+    Returns:
+        Model: The merged model.
+
+    Example:
+        >>> import clearformer as cf
+        >>> cf.merge("runs/talk", "runs/merged")  # doctest: +SKIP
+    """
+    model = load(path, base=base)
+    if model.run_config.train.adapter is None:
+        raise ValueError(f"{path} has no adapter, so there is nothing to merge: use it as it is")
+    return load(model.save(out))
+
+
+def _load_run(path: Path, base: Path | None = None) -> Model:
     notes: list[str] = []
-    opened = open_any(path, say=notes.append)
+    opened = open_any(path, say=notes.append, base=base)
+    if base is not None and opened.config.train.adapter is None:
+        raise ValueError(f"{path} is not an adapter: leave `base` out")
     return Model(
         opened.model,
         opened.config.model,
@@ -142,6 +181,21 @@ def _load_run(path: Path) -> Model:
         checkpoint=opened.checkpoint,
         notes=tuple(notes),
     )
+
+
+def _load_peft(path: Path, base: Path | None) -> Model:
+    from clearformer.hub.peft_import import import_peft
+
+    if base is None:
+        raise ValueError(
+            f"{path} is an adapter of PEFT, without the model that it was trained for: give the "
+            f"run of that model as `base`"
+        )
+    found = import_peft(path, base)
+    return Model(
+        found.model(), found.config.model, found.tokenizer, run_config=found.config, path=path,
+        notes=found.notes,
+    )  # fmt: skip
 
 
 def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
@@ -1024,6 +1078,7 @@ class Model:
             for name, tensor in weights(self.module).items()
         }
         config = self.run_config
+        config = replace(config, origin=None, train=replace(config.train, adapter=None))
         imported = Imported(
             self.name, self.config, config.generation, self.tokenizer, tensors, self.notes
         )
@@ -1034,7 +1089,7 @@ class Model:
         self,
         out: str | os.PathLike[str],
         *,
-        to: Literal["huggingface", "safetensors", "gguf", "int8"] = "huggingface",
+        to: Literal["huggingface", "safetensors", "gguf", "int8", "peft"] = "huggingface",
         weights: GGUFWeights | None = None,
     ) -> Exported:
         """Write the model for other tools; the result is opened again and compared.
@@ -1043,7 +1098,8 @@ class Model:
             out (path): The folder to write, or a ``.safetensors`` or ``.gguf`` file.
             to (str): ``"huggingface"``, a folder that ``transformers`` opens; ``"safetensors"``,
                 one file with config and tokenizer; ``"gguf"``, one file for llama.cpp;
-                ``"int8"``, a run with int8 weights. Default: ``"huggingface"``.
+                ``"int8"``, a run with int8 weights; ``"peft"``, the adapter of a run that was
+                trained with one. Default: ``"huggingface"``.
             weights (str, optional): Of a ``.gguf`` file: ``"f32"``, ``"f16"``, ``"q8_0"`` (8 bits)
                 or ``"q4_0"`` (4 bits). Default: ``"f32"``.
 
@@ -1051,17 +1107,19 @@ class Model:
             Exported: Its ``path``, ``form``, and the largest ``difference`` of logits.
         """
         from clearformer.hub.exporting import to_huggingface, to_safetensors
+        from clearformer.hub.peft_export import to_peft
         from clearformer.hub.quantized import to_int8
 
         writers = {"huggingface": to_huggingface, "safetensors": to_safetensors}
-        require_choice("to", to, (*writers, "gguf", "int8"))
+        from_run = {"int8": to_int8, "peft": to_peft}
+        require_choice("to", to, (*writers, *from_run, "gguf"))
         target = as_path("out", out)
         if weights is not None and to != "gguf":
             raise ValueError(f"`weights` is for GGUF files, but `to` is {to!r}: leave it out")
-        if to == "int8":
+        if to in from_run:
             if self.checkpoint is None or self.path is None:
                 raise ValueError(f"{self.name} is not a run: save it first, then export it")
-            return to_int8(self.path, target)
+            return from_run[to](self.path, target)
         self._require_floats()
         # What is written is float32, and compared with a model in float32.
         in_float32 = {p.dtype for p in self.module.parameters()} == {torch.float32}
@@ -1075,7 +1133,7 @@ class Model:
             require_choice("weights", chosen, GGUF_WEIGHTS)
             self.config.require_verb("generate", self.name)
             return to_gguf(module, *known, chosen)
-        return writers[to](module, *known)
+        return writers[cast(Any, to)](module, *known)
 
     # --- speed -----------------------------------------------------------------------------
 

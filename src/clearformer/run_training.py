@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from clearformer.arguments import as_path
-from clearformer.config import AnyModelConfig, RunConfig, TextTask, run_from_json, to_json
+from clearformer.config import AnyModelConfig, Origin, RunConfig, TextTask, run_from_json, to_json
 from clearformer.config.settings import BUDGETS, with_settings
 from clearformer.data.in_memory import InMemory, in_memory_data
 from clearformer.data.reading_progress import as_lines, listening
@@ -184,7 +184,7 @@ class Training:
         self.config = replace(
             base,
             data=with_absolute_paths(base.data),
-            origin=_origin(base, source) if saved is None else saved.origin,
+            origin=_kept_origin(base, _origin(base, source)) if saved is None else saved.origin,
         )
         self.resume, self.fit, self.allow_changed_data = resume, fit, allow_changed_data
         self.data_dir = None if data_dir is None else as_path("data_dir", data_dir)
@@ -419,12 +419,19 @@ def _base(
     return preset.name, RunConfig(model=preset, data=data, train=train)
 
 
-def _origin(config: RunConfig, source: Path | None) -> Any:
+def _origin(config: RunConfig, source: Path | None) -> Origin | None:
     if config.origin is not None or source is None:
         return config.origin
     from clearformer.runs import finetune
 
     return finetune.read_origin(source).origin
+
+
+def _kept_origin(config: RunConfig, origin: Origin | None) -> Origin | None:
+    """The model to start from; an adapter needs it always, from any folder."""
+    if origin is None or config.train.adapter is None:
+        return origin
+    return replace(origin, folder=os.path.abspath(origin.folder))
 
 
 def _single_process() -> ProcessGroup:

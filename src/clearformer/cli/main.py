@@ -35,6 +35,7 @@ COMMANDS = {
         "runs": "runs:Runs",
         "compare": "compare:Compare",
         "average": "average:Average",
+        "merge": "merging:Merge",
     },
     "Use a model": {
         "generate": "generate:Generate",

@@ -175,6 +175,22 @@ def load_int8(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     return model
 
 
+def dequantized(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The result of `int8_tensors` as float32 weights."""
+    scales = {name.removesuffix(".scale"): t for name, t in tensors.items() if _is_scale(t, name)}
+    floats = {name: tensor for name, tensor in tensors.items() if not _is_scale(tensor, name)}
+    for path, scale in scales.items():
+        numbers = floats.get(f"{path}.weight")
+        if numbers is None or numbers.dtype != torch.int8 or numbers.shape[:1] != scale.shape:
+            raise ValueError(f"{path}.weight is missing from the int8 weights, or does not fit")
+        floats[f"{path}.weight"] = numbers.float() * scale[:, None]
+    return floats
+
+
+def _is_scale(tensor: Tensor, name: str) -> bool:
+    return name.endswith(".scale") and tensor.dim() == 1
+
+
 def matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     """Parent, name and module of each matrix to quantize."""
     for parent in model.modules():
