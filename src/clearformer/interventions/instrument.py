@@ -190,6 +190,7 @@ class Instrument:
 
     def _attention(self, key: PartLayer, attention: Attention, norm: nn.Module) -> None:
         groups = attention.heads // attention.key_heads
+        keys: list[Tensor] = []  # of a source they are projected before the first block runs
 
         def enters(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
             return self.visit(Site(*key, "attn_in"), arguments[0]), *arguments[1:]
@@ -198,11 +199,13 @@ class Instrument:
             return (self.visit(Site(*key, "q_proj"), arguments[0]),)
 
         def keys_projected(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            if arguments[0].shape[2] and self.wanted(Site(*key, "k_proj")):
-                every = arguments[0].repeat_interleave(groups, dim=1)  # (B, H, T, D)
-                self.visit(Site(*key, "k_proj"), every)
+            if arguments[0].shape[2]:
+                keys[:] = [arguments[0]]  # (B, G, T, D)
 
         def leaves(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+            if keys and self.wanted(Site(*key, "k_proj")):
+                self.visit(Site(*key, "k_proj"), keys[0].repeat_interleave(groups, dim=1))
+            keys.clear()
             return self.visit(Site(*key, "attn_out"), output)
 
         self._patch(attention, "kernel", self._kernel(key))
