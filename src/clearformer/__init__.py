@@ -21,12 +21,21 @@ from clearformer import moved, openmp
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from clearformer import config, core, data, families, learn
+    from clearformer import (
+        config,
+        core,
+        data,
+        families,
+        interpretability,
+        interventions,
+        learn,
+    )
     from clearformer.builder import build
     from clearformer.compressor.codec import compress, decompress
     from clearformer.compressor.proof import prove
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
+    from clearformer.interpretability.watch import watch
     from clearformer.model import Model, load
     from clearformer.run_training import Training, train
     from clearformer.verification.check import verify
@@ -43,6 +52,8 @@ PUBLIC = {
     "data": None,
     "decompress": "clearformer.compressor.codec",
     "families": None,
+    "interpretability": None,
+    "interventions": None,
     "learn": None,
     "load": "clearformer.model",
     "preset": "clearformer.families",
@@ -51,6 +62,7 @@ PUBLIC = {
     "trace": "clearformer.explore.trace",
     "train": "clearformer.run_training",
     "verify": "clearformer.verification.check",
+    "watch": "clearformer.interpretability.watch",
 }
 
 __all__ = [
@@ -65,6 +77,8 @@ __all__ = [
     "data",
     "decompress",
     "families",
+    "interpretability",
+    "interventions",
     "learn",
     "load",
     "preset",
@@ -73,6 +87,7 @@ __all__ = [
     "trace",
     "train",
     "verify",
+    "watch",
 ]
 
 moved.install()

@@ -53,7 +53,7 @@ def plain():
 
 @pytest.fixture
 def gpt2(writer):
-    return writer("gpt2", layers=3, heads=4, width=32, hidden=48, vocabulary=20).module
+    return writer("gpt2", layers=3, heads=4, width=32, hidden=48, vocabulary=20, length=64).module
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from torch import nn
 from clearformer.core.kernels import explicit, weights
 from clearformer.core.masks import Mask
 from clearformer.core.patterns import Causal
+from clearformer.extensions.layers import RMSNorm
 from clearformer.interventions.stages import NORM_SCALES, attention_stages
 
 
@@ -32,7 +33,7 @@ def test_a_visit_changes_what_follows():
     assert torch.equal(attention_stages(q, k, v, Mask(), None, visit)["head_out"], v)
 
 
-@pytest.mark.parametrize("norm", [nn.LayerNorm(6), nn.RMSNorm(6)])
+@pytest.mark.parametrize("norm", [nn.LayerNorm(6), nn.RMSNorm(6), RMSNorm(6, eps=1e-6)])
 def test_scales(norm):
     nn.init.normal_(norm.weight)
     x = torch.randn(2, 3, 6)

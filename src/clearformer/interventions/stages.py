@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from clearformer.core.kernels import one_for_each_query_head, require_fitting
 from clearformer.core.masks import Mask
+from clearformer.extensions.layers import RMSNorm
 
 # The stages by module, in the order of the computation, with their axes.
 KERNEL = {
@@ -91,4 +92,5 @@ def rms_norm_scale(norm: nn.RMSNorm, x: Tensor) -> Tensor:
 NORM_SCALES: dict[type[nn.Module], Callable[..., Tensor]] = {
     nn.LayerNorm: layer_norm_scale,
     nn.RMSNorm: rms_norm_scale,
+    RMSNorm: rms_norm_scale,
 }
