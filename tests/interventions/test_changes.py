@@ -50,6 +50,12 @@ def test_the_only_weight_of_a_row_keeps_the_rest_zero():
     assert change.apply(WEIGHTS, x, Span())[0, 0].tolist() == [[0.25, 0.0], [1.0, 0.0]]
 
 
+def test_a_key_that_is_not_there_yet_is_left_alone():
+    x = torch.full((1, 1, 2, 2), 0.5)
+    change = SetWeights(True, [(attention(0, 0)[0, 5], 0.25)])
+    assert torch.equal(change.apply(WEIGHTS, x, Span(0, whole=False)), x)
+
+
 def test_inference_tensors_become_constants():
     with torch.inference_mode():
         x = torch.ones(3)

@@ -152,9 +152,8 @@ class Instrument:
         def enter(module: nn.Module, arguments: tuple[Any, ...]) -> None:
             cache: Cache = arguments[2] if len(arguments) > 2 else NO_CACHE
             # The states of a memory are of other segments; positions count within this one.
-            memory = isinstance(cache, HiddenMemory)
-            start = 0 if memory else cache.start
-            self.spans[part] = Span(start, memory or cache is NO_CACHE)
+            start = 0 if isinstance(cache, HiddenMemory) else cache.start
+            self.spans[part] = Span(start, cache is NO_CACHE)
             if part == "decoder":
                 self.spans["cross"] = self.spans[part]
 

@@ -129,10 +129,13 @@ class Point:
             elif axis == "F" and self.unit is not None:
                 _require_index("unit", self.unit, size)
                 chosen = self.unit
-            elif axis == "Tk" and "Tq" in axes:
-                chosen = None if self.key is None else _in_pass("key", self.key, size, Span())
+            elif axis == "Tk" and "Tq" in axes and self.key is not None:
+                chosen = _in_pass("key", self.key, size, Span(0, span.whole))
+                if chosen is None:
+                    index.append([])
+                    continue
             elif axis.startswith("T") and self.positions is not None:
-                own = Span() if axis == "Tk" else span
+                own = Span(0, span.whole) if axis == "Tk" else span
                 at = [_in_pass("position", each, size, own) for each in self.positions]
                 index.append([each for each in at if each is not None])
                 dropped += [number] if len(self.positions) == 1 else []
