@@ -13,6 +13,8 @@ Axes: B batch, H heads, Q queries, K keys, D head width.
 
 from __future__ import annotations
 
+import tempfile
+import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -172,24 +174,54 @@ class Watch:
 
     # --- the page ----------------------------------------------------------------------------
 
-    def html(self, tokens: Sequence[str] | None = None, keys: Sequence[str] | None = None) -> str:
-        """A page that shows every head of every attention, in any browser, offline."""
+    def html(
+        self,
+        tokens: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        row: int = 0,
+    ) -> str:
+        """The explorer's page of every head of every attention, as a file that works offline.
+
+        Args:
+            tokens (list of str, optional): The words at the queries. Default: their positions.
+            keys (list of str, optional): The words of another sequence that is attended to.
+            row (int): Which sequence of the batch. Default: 0.
+        """
         from clearformer.interpretability.watch_page import page
 
         self._at(0)
-        return page(self, tokens, keys)
+        return page(self, tokens, keys, row)
 
     def save(
         self,
         path: str | Path,
         tokens: Sequence[str] | None = None,
         keys: Sequence[str] | None = None,
+        row: int = 0,
     ) -> None:
         """Write the page to a file."""
         try:
-            Path(path).write_text(self.html(tokens, keys), encoding="utf-8")
+            Path(path).write_text(self.html(tokens, keys, row), encoding="utf-8")
         except OSError as problem:
             raise ValueError(f"{path} cannot be written: {problem.strerror}") from None
+
+    def explore(
+        self,
+        tokens: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        row: int = 0,
+    ) -> Path:
+        """Write the page to a temporary file and open it in the browser; returns the file."""
+        folder = Path(tempfile.mkdtemp(prefix="clearformer-watch-"))
+        path = folder / "watched.html"
+        self.save(path, tokens, keys, row)
+        webbrowser.open(path.as_uri())
+        return path
+
+    def _repr_html_(self) -> str:
+        from clearformer.explore.notebook import frame
+
+        return frame(self.html()) if self.attention else repr(self)
 
 
 def watch(module: nn.Module) -> Watch:
