@@ -237,7 +237,7 @@ def test_optimized_models_generate_same_text(runs, generator):
 def test_int4_needs_a_cpu(runs, monkeypatch):
     monkeypatch.setattr("clearformer.model._device", lambda device: torch.device("cuda"))
     with pytest.raises(
-        ValueError, match="^`weights` is int4, which needs a CPU, but `device` is c"
+        ValueError, match=r"^`weights` is int4, which needs a CPU, but `device` is c"
     ):
         cf.load(runs / "generator", weights="int4", device="cuda")
 

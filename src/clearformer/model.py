@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from clearformer.generate.translate import Translation, Translator
     from clearformer.hub.exporting import Exported
     from clearformer.hub.gguf_export import GGUFWeights
+    from clearformer.interventions import Edit
     from clearformer.runs.checkpoint import Checkpoint
     from clearformer.runs.evaluate_model import Evaluation, Evaluator
     from clearformer.runs.metrics import Metrics
@@ -527,7 +528,7 @@ class Model:
     def language_model(self) -> LanguageModel:
         """The model as the functions of `clearformer.generate` take it."""
         module, defaults = self._module, self.run_config.generation
-        if self._backend is not None:
+        if self._backend is not None and not has_hooks(module):
             found = LanguageModel(module, self.config, defaults, self.tokenizer)
             return found.compiled(self._backend)
         if not self._optimized and not has_hooks(module) and self.device.type == "cpu":
@@ -1003,6 +1004,28 @@ class Model:
         pair = isinstance(text, tuple) and len(text) == 2 and "translate" in self.config.verbs
         given: Any = tuple(as_text(each) for each in text) if pair else as_text(text)
         return trace(self, given, **cast(Any, options))
+
+    def edit(self, **changes: object) -> Edit:
+        """Change what the model computes, inside a ``with`` statement.
+
+        Args:
+            **changes: As in `clearformer.interventions.edit`: ``zero``, ``scale``, ``replace``,
+                ``mean``, ``steer``, ``freeze``, ``weights``, ``renormalize``. Points of the
+                computation have the names that `trace` uses.
+
+        Returns:
+            Edit: A context manager; afterwards the model is as it was.
+
+        Example:
+            >>> from clearformer.interventions import head, residual
+            >>> with model.edit(zero=head(2, 3)):  # doctest: +SKIP
+            ...     model.generate("Once upon")
+            >>> with model.edit(replace={residual(3).at(-1): other}):  # doctest: +SKIP
+            ...     model.trace("The cat sat").logits
+        """
+        from clearformer.interventions import edit
+
+        return edit(self, **cast(Any, changes))
 
     @check_keywords
     def attend(

@@ -57,6 +57,8 @@ COMMANDS = {
         "explore": "explore:Explore",
         "describe": "describe:Describe",
         "reach": "reach:Reach",
+        "ablate": "ablate:Ablate",
+        "patch": "patch:Patch",
     },
     "Exchange and check": {
         "import": "importing:Import",
