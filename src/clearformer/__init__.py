@@ -21,13 +21,22 @@ from clearformer import moved, openmp
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from clearformer import config, core, data, families, learn
+    from clearformer import (
+        config,
+        core,
+        data,
+        families,
+        interpretability,
+        interventions,
+        learn,
+    )
     from clearformer.builder import build
     from clearformer.compressor.codec import compress, decompress
     from clearformer.compressor.proof import prove
     from clearformer.config import DoRA, LoRA
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
+    from clearformer.interpretability.watch import watch
     from clearformer.model import Model, load, merge
     from clearformer.run_training import Training, train
     from clearformer.verification.check import verify
@@ -46,6 +55,8 @@ PUBLIC = {
     "data": None,
     "decompress": "clearformer.compressor.codec",
     "families": None,
+    "interpretability": None,
+    "interventions": None,
     "learn": None,
     "load": "clearformer.model",
     "merge": "clearformer.model",
@@ -55,6 +66,7 @@ PUBLIC = {
     "trace": "clearformer.explore.trace",
     "train": "clearformer.run_training",
     "verify": "clearformer.verification.check",
+    "watch": "clearformer.interpretability.watch",
 }
 
 __all__ = [
@@ -71,6 +83,8 @@ __all__ = [
     "data",
     "decompress",
     "families",
+    "interpretability",
+    "interventions",
     "learn",
     "load",
     "merge",
@@ -80,6 +94,7 @@ __all__ = [
     "trace",
     "train",
     "verify",
+    "watch",
 ]
 
 moved.install()

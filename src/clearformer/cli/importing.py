@@ -21,7 +21,8 @@ class Import:
     """Import a GPT-2, BERT, Llama-like or Marian checkpoint: a folder, a file or a hub name."""
 
     source: tyro.conf.Positional[str]
-    """A Hugging Face folder, a .safetensors file, or a name such as openai-community/gpt2."""
+    """A Hugging Face folder, a .safetensors or .gguf file, or a name such as
+    openai-community/gpt2."""
     out: Path | None = None
     """The folder of the run (default: runs/NAME)."""
     tokenizer: str | None = None
@@ -47,7 +48,7 @@ class Import:
 
         path = locate_checkpoint(self.source, self.revision, self.allow_bin)
         name = Path(self.source).resolve().name  # of a path or a name on the hub
-        out = self.out or Path("runs") / name.removesuffix(".safetensors")
+        out = self.out or Path("runs") / name.removesuffix(".safetensors").removesuffix(".gguf")
         imported = import_checkpoint(
             path,
             tokenizer=self.tokenizer,
@@ -85,6 +86,7 @@ EXAMPLES = {
     "translate": 'translate {} "A text"',
     "generate": 'generate {} "Once upon"',
     "classify": 'classify {} "A text"',
+    "predict": 'predict {} "A text"',
     "label": 'label {} "Mary lives in Paris"',
     "answer": 'answer {} "Who lives in Paris?" --context "Mary lives in Paris"',
     "fill": 'fill {} "A text with a [MASK] word"',

@@ -129,7 +129,7 @@ def pretrained_weights(
     """The weights of another model with the same body, under the names that they have here."""
     source = opened.config.model
     pretrained = {name: value.detach() for name, value in opened.model.named_parameters()}
-    if "classify" in config.verbs:
+    if config.head.text_task is not None:
         pretrained = {name.replace(*POOLER): value for name, value in pretrained.items()}
     same_head = type(source.head) is type(config.head) and not _other_classes(source, config)
     found = {}
@@ -156,7 +156,7 @@ def _fitting(pretrained: Mapping[str, Tensor], name: str, parameter: nn.Paramete
 
 def _other_classes(source: ModelConfig, config: ModelConfig) -> bool:
     """Whether two classifiers have different classes."""
-    return source.head.names != config.head.names
+    return source.head.meaning != config.head.meaning
 
 
 @torch.no_grad()

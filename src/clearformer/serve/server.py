@@ -8,11 +8,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 
 from fastapi import FastAPI
 
 from clearformer.adapters.shared_base import with_adapter
+from clearformer.arguments import Weights
 from clearformer.http_server import server
 from clearformer.http_server.gate import allowed_hosts
 from clearformer.model import Model, load
@@ -53,7 +53,7 @@ def open_models(
     paths: Sequence[str | os.PathLike[str]],
     *,
     device: str = "cpu",
-    weights: Literal["float32", "int8"] = "float32",
+    weights: Weights = "float32",
     max_batch: int = ServeLimits.max_batch,
     adapters: Mapping[str, str | os.PathLike[str]] = MappingProxyType({}),
 ) -> dict[str, Model]:
@@ -65,7 +65,7 @@ def open_models(
         raise ValueError("there is no model to serve: give at least one run")
     models: dict[str, Model] = {}
     for path in paths:
-        name = Path(path).resolve().name.removesuffix(".safetensors")
+        name = Path(path).resolve().name.removesuffix(".safetensors").removesuffix(".gguf")
         if name in models:
             raise ValueError(f"two models are called {name}: rename the folder of one")
         model = load(path, device=device, weights=weights)
