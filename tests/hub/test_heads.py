@@ -1,6 +1,5 @@
 """Heads of imported checkpoints: same outputs as the reference, in and out."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -214,7 +213,7 @@ def test_several_labels_come_in_and_go_out(folder, edit, kind, tmp_path):
         near(found.model().eval()(tokens), torch.cat([theirs(row[None]).logits for row in tokens]))
     family, _, _, written = choose_family(found.config, dict(found.model().named_parameters()))
     assert written["problem_type"] == "multi_label_classification"
-    names = {name: None for name in theirs.state_dict()}
+    names = dict.fromkeys(theirs.state_dict())
     assert family.read_config(HFConfig(written, "here"), names).head == found.config.head
 
 
