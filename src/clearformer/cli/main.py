@@ -32,6 +32,7 @@ COMMANDS = {
         "data": "data:Data",
         "runs": "runs:Runs",
         "compare": "compare:Compare",
+        "tensorboard": "tensorboard:TensorBoard",
         "average": "average:Average",
     },
     "Use a model": {
