@@ -24,9 +24,9 @@ class Export:
     .safetensors or .gguf file."""
     out: Path
     """The folder to write, or a .safetensors or .gguf file for --to safetensors and --to gguf."""
-    to: Literal["huggingface", "safetensors", "gguf", "int8"] = "huggingface"
-    """A folder for transformers; one file with config and tokenizer; one file for llama.cpp; or a
-    run with int8 weights, which every command opens."""
+    to: Literal["huggingface", "safetensors", "gguf", "int8", "peft"] = "huggingface"
+    """A folder for transformers; one file with config and tokenizer; one file for llama.cpp; a run
+    with int8 weights, which every command opens; or the adapter alone, for PEFT."""
     weights: Literal["f32", "f16", "q8_0", "q4_0"] | None = None
     """With --to gguf: 32, 16, 8 or 4 bits for each weight (default: f32)."""
 
