@@ -33,15 +33,18 @@ if TYPE_CHECKING:
     from clearformer.builder import build
     from clearformer.compressor.codec import compress, decompress
     from clearformer.compressor.proof import prove
+    from clearformer.config import DoRA, LoRA
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
     from clearformer.interpretability.watch import watch
-    from clearformer.model import Model, load
+    from clearformer.model import Model, load, merge
     from clearformer.run_training import Training, train
     from clearformer.verification.check import verify
 
 # Public names, and where each comes from; a name without a module is a module itself.
 PUBLIC = {
+    "DoRA": "clearformer.config",
+    "LoRA": "clearformer.config",
     "Model": "clearformer.model",
     "Trace": "clearformer.explore.trace",
     "Training": "clearformer.run_training",
@@ -56,6 +59,7 @@ PUBLIC = {
     "interventions": None,
     "learn": None,
     "load": "clearformer.model",
+    "merge": "clearformer.model",
     "preset": "clearformer.families",
     "presets": "clearformer.families",
     "prove": "clearformer.compressor.proof",
@@ -66,6 +70,8 @@ PUBLIC = {
 }
 
 __all__ = [
+    "DoRA",
+    "LoRA",
     "Model",
     "Trace",
     "Training",
@@ -81,6 +87,7 @@ __all__ = [
     "interventions",
     "learn",
     "load",
+    "merge",
     "preset",
     "presets",
     "prove",

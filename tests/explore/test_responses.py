@@ -31,6 +31,7 @@ def test_responses_match_schema(explorer_server):
         if family != "classifier":
             check(f"{traced}/lens", f"/api/traces/{id}/lens?track=1")
         check("/api/models/{id}/parameters", f"/api/models/{family}/parameters")
+        check("/api/models/{id}/tokens", f"/api/models/{family}/tokens?ids=1,3")
         check("/api/positions", f"/api/positions?model={family}")
         which = {"model": family}
         check("/api/compare", "/api/compare", {"a": which, "b": which, "text": "the cat"})
