@@ -26,6 +26,7 @@ from clearformer.explore.routes import (
     generate,
     lessons,
     models,
+    parts,
     runs,
     stream,
     tasks,
@@ -41,7 +42,9 @@ from clearformer.http_server.gate import (
     error_response,
 )
 
-ROUTERS = [each.router for each in (models, traces, stream, generate, runs, tasks, lessons, export)]
+ROUTERS = [
+    each.router for each in (models, traces, parts, stream, generate, runs, tasks, lessons, export)
+]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
