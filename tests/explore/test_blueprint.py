@@ -69,6 +69,7 @@ def test_flow_is_the_trace(loaded, family):
         part = stack["part"]
         embedded = cached.layer(0).recorded[part, 0]["resid_pre"][0]
         np.testing.assert_allclose(unpack(own["embedding"]), embedded, atol=1e-6)
+        assert (own["summed"] is not None) == (stack["embedding"]["norm"] is not None)
         for layer, (block, values) in enumerate(zip(stack["blocks"], own["blocks"], strict=True)):
             stages = cached.layer(layer).recorded[part, layer]
             by_step = {

@@ -152,19 +152,24 @@ def flow(cached: CachedTrace) -> dict[str, Any]:
     with last_calls(modules) as calls:
         trace = cached.all_layers(STAGES)
     shown = _shown_components(cached, len(modules))
+
+    def strips(tensor: Tensor) -> dict[str, Any]:
+        return arrays.floats(tensor[0, :, :shown])
+
     stacks = []
     for part in model.module.stacks:
-        layers = trace.layers(part)
+        summed = calls.inputs.get((part, -1, "embedding"))
+        steps = [
+            _step_outputs(config.residual, trace.recorded, calls, part, layer)
+            for layer in trace.layers(part)
+        ]
         stacks.append({
             "part": part,
             "tokens": token_display.tokens(model, trace.input.queries(part)),
-            "embedding": arrays.floats(trace.recorded[part, 0]["resid_pre"][0, :, :shown]),
-            "blocks": [
-                [arrays.floats(each[0, :, :shown]) for each in _step_outputs(
-                    config.residual, trace.recorded, calls, part, layer)]
-                for layer in layers
-            ],
-            "norm": arrays.floats(calls.outputs[part, -1, "final"][0, :, :shown]),
+            "summed": None if summed is None else strips(summed),  # before the embedding's norm
+            "embedding": strips(trace.recorded[part, 0]["resid_pre"]),
+            "blocks": [[strips(each) for each in outputs] for outputs in steps],
+            "norm": strips(calls.outputs[part, -1, "final"]),
         })  # fmt: skip
     return {"components": shown, "stacks": stacks, "predictions": _predictions(cached)}
 

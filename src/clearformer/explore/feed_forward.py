@@ -94,7 +94,8 @@ class TokenUnits:
 def units(cached: CachedTrace, layer: int, i: int, k: int, part: str | None) -> dict[str, Any]:
     """The strongest hidden units at one token, by the absolute value of the hidden number."""
     token = TokenUnits(cached, layer, i, part)
-    order = token.hidden.abs().topk(max(1, min(k, token.size, MAX_UNITS))).indices.tolist()
+    # Stable: of the many units that are 0, the first ones, whatever k.
+    order = token.hidden.abs().argsort(descending=True, stable=True)[: min(k, MAX_UNITS)].tolist()
     bias = token.down.bias
     active = int((token.hidden.abs() > 1e-6).sum())
     return {

@@ -65,6 +65,7 @@ class BlueprintResponse(ApiModel):
 class StackFlow(ApiModel):
     part: str
     tokens: list[Token]
+    summed: Array | None
     embedding: Array
     blocks: list[list[Array]]
     norm: Array

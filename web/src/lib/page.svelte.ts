@@ -1,6 +1,6 @@
 /** The whole state of the page, which is also its address: what is not here is not remembered. */
 const start = {
-  view: "attention",
+  view: "home",
   sub: "model",
   theme: "",
   model: "",
@@ -26,6 +26,10 @@ const start = {
   log: false,
   lesson: 0,
   guide: true,
+  // home, norm, mlp
+  open: 0,
+  norm: "attention",
+  unit: -1,
   // without parameters
   words: "",
   x: "",
