@@ -32,6 +32,7 @@ def test_responses_match_schema(explorer_server):
             check(f"{traced}/lens", f"/api/traces/{id}/lens?track=1")
         for name in ("parameters", "blueprint"):
             check(f"/api/models/{{id}}/{name}", f"/api/models/{family}/{name}")
+        check("/api/models/{id}/tokens", f"/api/models/{family}/tokens?ids=1,3")
         check("/api/positions", f"/api/positions?model={family}")
         which = {"model": family}
         check("/api/compare", "/api/compare", {"a": which, "b": which, "text": "the cat"})

@@ -22,6 +22,7 @@ GET_ROUTES: dict[str, tuple[str, ...]] = {
     "/api/models": (),
     "/api/models/{id}/parameters": (),
     "/api/models/{id}/blueprint": (),
+    "/api/models/{id}/tokens": ("ids",),
     "/api/source": ("symbol",),
     "/api/scaling": ("d", "n", "seed"),
     "/api/patterns": ("kind", "n", "stride", "layers", "summary"),

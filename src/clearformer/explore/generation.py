@@ -8,8 +8,10 @@ Axes: V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -49,7 +51,9 @@ class RecordingSequence(GeneratedSequence):
         self.distributions: deque[Tensor] = deque()  # each (V,), the oldest token's first
 
     def advance(self, logits: Tensor) -> list[Token]:
-        scores = process_logits(logits, self.config.sampling, self.prompt, self.generated)
+        # A forced token has the probability with which it would have been drawn.
+        free = replace(self.config.sampling, forced_ids=())
+        scores = process_logits(logits, free, self.prompt, self.generated)
         if self.config.sampling.temperature == 0:
             probabilities = logits_processors.keep_only(scores, scores.argmax()[None]).softmax(0)
         else:
@@ -95,6 +99,8 @@ class GeneratedText:
         self.loaded = loaded
         self.model = model
         self.forced = len(forced)
+        reported = self.forced if request.report_from is None else request.report_from
+        self.first = min(reported, self.forced)  # token to report
         self.row = RecordingSequence(prompt, settings, model.tokenizer, request.seed)
         self.events = self._events(writer, rule)
 
@@ -111,7 +117,7 @@ class GeneratedText:
     def _events(self, writer: LanguageModel, rule: Any) -> Generator[dict[str, Any]]:
         for index, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
             probabilities = self.row.distributions.popleft()
-            if index >= self.forced:
+            if index >= self.first:
                 yield event(self.model, index, token, probabilities)
 
 
@@ -119,15 +125,16 @@ def event(model: TracedModel, i: int, token: Token, probabilities: Tensor) -> di
     """The event for one token."""
     count = min(ALTERNATIVES, probabilities.shape[0])
     p, ids = (each[:count] for each in logits_processors.top_sorted(probabilities, count))
+    own = float(probabilities[token.id])
     drawn, *top = token_display.vocabulary_items(model, [token.id, *ids.tolist()])
     return {
         "i": i,
         "id": token.id,
         "text": token.text,
         "display": drawn["display"],
-        "p": token.probability,
+        "p": own,
         "u": token.uniform,
-        "bits": arrays.number(token.bits),
+        "bits": arrays.number(math.inf if own == 0 else -math.log2(own)),
         "cumulative": interval(probabilities, token.id),
         "top": [{**item, "p": each} for item, each in zip(top, p.tolist(), strict=True)],
     }

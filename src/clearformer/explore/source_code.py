@@ -18,7 +18,6 @@ from clearformer.http_server.errors import unknown
 STAGES = {
     "tokens": "text.tokenizer.Tokenizer",
     "embedding": "core.embedding.Embedding.forward",
-    "order": "core.positions.Learned",
     "attn_in": "core.block.Block.forward",
     "q": "core.attention.Attention.rotate",
     "k": "core.attention.Attention.rotate",
@@ -58,6 +57,8 @@ STAGES = {
     "sinusoidal": "core.positions.Sinusoidal",
     "learned": "core.positions.Learned",
     "alibi": "extensions.positions.ALiBi",
+    "grid": "extensions.positions.Grid",
+    "none": "core.positions.NoPosition",
     "loop": "core.kernels.loop",
     "fused": "core.kernels.fused",
     "cross": "core.block.DecoderBlock.forward",

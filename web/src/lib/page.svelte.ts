@@ -39,6 +39,7 @@ const start = {
   placed: false,
   // generate
   prompt: null as string | null,
+  written: "", // what was generated: see lib/written.ts
   temperature: 1,
   topk: 0,
   topp: 1,
@@ -71,6 +72,9 @@ const start = {
 };
 export type State = typeof start;
 
+/** Names of pages and parts in addresses, besides their ids. */
+const aliases: Record<string, string> = { positions: "order", layers: "stream", context: "reach", compression: "compress" };
+
 export const page = $state<State>({ ...start });
 
 const nullable = new Set(["text", "target", "prompt"]);
@@ -97,6 +101,34 @@ export function restore(from: Record<string, unknown>): void {
 
 export function restoreHash(hash: string): void {
   restore(Object.fromEntries(new URLSearchParams(hash.replace(/^#/, ""))));
+  page.view = aliases[page.view] ?? page.view;
+  // A run and its model have one name.
+  if (page.run && !page.model) page.model = page.run;
+  page.run = "";
+  reader.chose = page.model !== "";
+  borrowed.before = undefined;
+}
+
+/** Whether the reader named a model, in the list or in an address. */
+export const reader = $state({ chose: false });
+
+/** What the reader had chosen before a page needed another model: given back on leaving it. */
+export const borrowed: { before: Partial<State> | undefined } = $state({ before: undefined });
+
+export function borrow(needed: Partial<State>): void {
+  const { model, checkpoint, part, text, target, prompt, written, layer, head, i, j, stage } = page;
+  borrowed.before ??= { model, checkpoint, part, text, target, prompt, written, layer, head, i, j, stage };
+  forgetPlace();
+  Object.assign(page, needed);
+}
+
+/** Open a page, with the reader's own model and text. */
+export function open(view: string, more: Partial<State> = {}): void {
+  if (view !== page.view && borrowed.before) {
+    Object.assign(page, borrowed.before);
+    borrowed.before = undefined;
+  }
+  Object.assign(page, { view, lesson: 0, ...more });
 }
 
 /** Places in the text that a change of text makes meaningless. */

@@ -1,4 +1,4 @@
-import { page, type State } from "./page.svelte";
+import { open, page, type State } from "./page.svelte";
 import type { Tensor } from "./tensor";
 import type { Token } from "./types";
 
@@ -77,5 +77,6 @@ export function href(target: Target): string {
 export function follow(event: MouseEvent, target: Target): void {
   if (event.metaKey || event.ctrlKey || event.shiftKey) return;
   event.preventDefault();
-  Object.assign(page, { lesson: 0, ...target });
+  if (target.view && target.view !== page.view) open(target.view, target);
+  else Object.assign(page, target);
 }
