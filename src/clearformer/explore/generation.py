@@ -48,7 +48,8 @@ class RecordingSequence(GeneratedSequence):
         seed: int,
     ) -> None:
         super().__init__(prompt, config, tokenizer, seed)
-        self.distributions: deque[Tensor] = deque()  # each (V,), the oldest token's first
+        # Logits and probabilities, each (V,), the oldest token's first.
+        self.distributions: deque[tuple[Tensor, Tensor]] = deque()
 
     def advance(self, logits: Tensor) -> list[Token]:
         # A forced token has the probability with which it would have been drawn.
@@ -58,7 +59,7 @@ class RecordingSequence(GeneratedSequence):
             probabilities = logits_processors.keep_only(scores, scores.argmax()[None]).softmax(0)
         else:
             probabilities = warp_logits(scores, self.config.sampling).softmax(0)
-        self.distributions.append(probabilities)
+        self.distributions.append((scores, probabilities))
         return super().advance(logits)
 
 
@@ -101,6 +102,7 @@ class GeneratedText:
         self.forced = len(forced)
         reported = self.forced if request.report_from is None else request.report_from
         self.first = min(reported, self.forced)  # token to report
+        self.with_logits = request.logits
         self.row = RecordingSequence(prompt, settings, model.tokenizer, request.seed)
         self.events = self._events(writer, rule)
 
@@ -116,9 +118,14 @@ class GeneratedText:
 
     def _events(self, writer: LanguageModel, rule: Any) -> Generator[dict[str, Any]]:
         for index, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
-            probabilities = self.row.distributions.popleft()
+            logits, probabilities = self.row.distributions.popleft()
             if index >= self.first:
-                yield event(self.model, index, token, probabilities)
+                yield {
+                    **event(self.model, index, token, probabilities),
+                    "logits": arrays.floats(logits - logits.max())
+                    if self.with_logits and index >= self.forced
+                    else None,
+                }
 
 
 def event(model: TracedModel, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:

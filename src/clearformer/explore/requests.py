@@ -73,6 +73,7 @@ class GenerateRequest(ModelRequest):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     forced: Annotated[Ids, Field(max_length=MAX_NEW_TOKENS)] = []
     report_from: Annotated[int, Field(ge=0)] | None = None  # forced tokens to report as well
+    logits: bool = False  # whether to report the logits of new tokens
 
 
 class AttributeRequest(TextRequest):

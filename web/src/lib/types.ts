@@ -45,6 +45,7 @@ export interface Trace {
   family: string;
   tokens: Token[];
   target_tokens?: Token[];
+  text_tokens?: Token[] | null; // the whole text, of a model that reads its last segment
   sentences?: number[] | null;
   parts: { part: string; n_layers: number; rows: number; cols: number }[];
   query_tokens: Record<string, Token[]>;
