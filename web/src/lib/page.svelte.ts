@@ -131,6 +131,9 @@ export function open(view: string, more: Partial<State> = {}): void {
   Object.assign(page, { view, lesson: 0, ...more });
 }
 
+/** A place in the text that means its last token. */
+export const last = -2;
+
 /** Places in the text that a change of text makes meaningless. */
 export function forgetPlace(): void {
   Object.assign(page, { i: -1, j: -1, order: "", masked: "", row: -1 });
