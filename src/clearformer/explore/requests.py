@@ -39,6 +39,7 @@ class TextRequest(ModelRequest):
 class TraceRequest(ModelRequest):
     text: Text | None = None
     tokens: Ids | None = None
+    continuation: Ids = []  # tokens after the text, such as generated ones
     target: Text | None = None
     target_tokens: Ids | None = None
     mask_at: Ids = []

@@ -30,6 +30,10 @@ const start = {
   open: 0,
   norm: "attention",
   unit: -1,
+  // changes: "part.layer.head,..." ("m" for the MLP), and "part.layer.head.i.j.weight,..."
+  off: "",
+  set: "",
+  other: "",
   // without parameters
   words: "",
   x: "",
