@@ -26,6 +26,7 @@ const start = {
   log: false,
   lesson: 0,
   guide: true,
+  present: false,
   // home, norm, mlp
   open: 0,
   norm: "attention",
