@@ -21,7 +21,7 @@ def test_delimiters_by_name():
         ({"delimiter": "ab"}, "delimiter is 'ab', but it must be one character, or tab"),
         ({"encoding": 3}, "encoding is 3, but it must be a text"),
         ({"bad_rows": "drop"}, "`bad_rows` is 'drop', but it must be one of error, skip"),
-        ({"unlabelled": "keep"}, "`unlabelled` is 'keep', but it must be one of skip, error"),
+        ({"unlabelled": "drop"}, "`unlabelled` is 'drop', but it must be one of skip, error, keep"),
         ({"rare": "skip"}, "`rare` is 'skip', but it must be one of keep, drop, error"),
         ({"normalize_labels": "yes"}, "normalize_labels is 'yes', but it must be True or False"),
     ],

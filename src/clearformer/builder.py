@@ -262,11 +262,15 @@ def head(config: c.ModelConfig, table: nn.Embedding) -> nn.Module:
             return more_heads.Pretraining(masked_token(config, table), next_sentence(config))
         case c.Features(pool=pool):
             return more_heads.Features(pooling(pool, config.width))
-        case c.Classifier(classes=classes, pool=pool, bias=bias):
-            width = config.width * (2 if pool == "mean_max" else 1)
-            return heads.Classifier(
-                pooling(pool, config.width), width, classes, config.dropout.residual, bias
-            )
+        case c.Regressor(pool=pool, bias=bias, mean=mean, std=std):
+            pooled = pooling(pool, config.width), pooled_width(config)
+            return more_heads.Regressor(*pooled, config.dropout.residual, bias, mean, std)
+        case c.MultiLabelClassifier(pool=pool, classes=classes, bias=bias):
+            pooled = pooling(pool, config.width), pooled_width(config)
+            return more_heads.MultiLabelClassifier(*pooled, classes, config.dropout.residual, bias)
+        case c.Classifier(pool=pool, classes=classes, bias=bias):
+            pooled = pooling(pool, config.width), pooled_width(config)
+            return heads.Classifier(*pooled, classes, config.dropout.residual, bias)
         case c.TokenClassifier(classes=classes, bias=bias):
             return more_heads.TokenClassifier(config.width, classes, config.dropout.residual, bias)
         case c.AnswerSpan():
@@ -294,6 +298,11 @@ def masked_token(config: c.ModelConfig, table: nn.Embedding) -> heads.MaskedToke
         in_chunks,
         with_target_padded,
     )
+
+
+def pooled_width(config: c.ModelConfig) -> int:
+    """The width of what a head pools: mean and maximum are concatenated."""
+    return config.width * (2 if config.head.pool == "mean_max" else 1)
 
 
 def pooling(name: str, width: int) -> heads.Pool:

@@ -6,6 +6,7 @@ Text of models, data and files is untrusted: nothing else writes to a terminal.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 from clearformer.escape import escape_line, escape_text, json_line
@@ -19,6 +20,14 @@ def say(line: str = "", *, flush: bool = False) -> None:
 def tell(sentence: str) -> None:
     """Write one line to stderr: an error, a note, progress."""
     print(escape_line(sentence), file=sys.stderr, flush=True)
+
+
+def tell_over(sentence: str) -> None:
+    """Write a line to stderr that the next one replaces: progress in a terminal. An empty one ends
+    it. Without escape codes, so that any terminal can show it."""
+    width = max(shutil.get_terminal_size((80, 24)).columns - 1, 20)
+    line = escape_line(sentence)[:width]
+    print(f"\r{' ' * width}\r{line}", end="", file=sys.stderr, flush=True)
 
 
 def tell_text(text: str) -> None:

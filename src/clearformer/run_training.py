@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from clearformer.arguments import as_path
-from clearformer.config import AnyModelConfig, RunConfig, run_from_json, to_json
+from clearformer.config import AnyModelConfig, Origin, RunConfig, TextTask, run_from_json, to_json
 from clearformer.config.settings import BUDGETS, with_settings
 from clearformer.data.in_memory import InMemory, in_memory_data
+from clearformer.data.reading_progress import as_lines, listening
 from clearformer.data.table_files import is_table
 from clearformer.runs.lock import writable
 from clearformer.runs.progress import Notes, Reporter, Silent, reporter
@@ -26,6 +27,7 @@ from clearformer.runs.start import (
     saved_config,
     starting_config,
     with_absolute_paths,
+    with_task,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def train(
     Args:
         preset (str or ModelConfig, optional): A preset (``cf.presets()`` lists them) or a model's
             config. With `from_`: nothing, or for a new head ``"classify"``,
-            ``"classify-pairs"``, ``"label"`` or ``"answer"``.
+            ``"multi-label"``, ``"regression"``, ``"classify-pairs"``, ``"label"`` or ``"answer"``.
             Default: ``"modern-tiny"``, for a table ``"classifier-small"``.
         data (str, path or list, optional): A corpus by name, a file, a folder or a glob; or texts
             in memory: a list of strings, of (text, label) pairs for a classifier, of
@@ -79,6 +81,9 @@ def train(
             the preset's recipe.
         text, label (str, optional): Columns of a table, a frame or dicts. Default: ``"text"`` and
             ``"label"``.
+        task (str, optional): What is predicted of a text: ``"classes"``, ``"multi-label"`` (several
+            labels, also in several columns: ``label="a,b,c"``) or ``"regression"`` (a number).
+            Default: what the preset predicts, a class.
         out (path, optional): The run folder. Default: ``runs/PRESET-DATA``.
         config (RunConfig or path, optional): All settings as one value, or the ``config.json`` of
             a run to repeat, instead of a preset.
@@ -139,6 +144,7 @@ class Training:
         out: str | os.PathLike[str] | None = None,
         config: RunConfig | str | os.PathLike[str] | None = None,
         from_: str | os.PathLike[str] | None = None,
+        task: TextTask | None = None,
         resume: bool = False,
         fit: str | None = None,
         data_dir: str | os.PathLike[str] | None = None,
@@ -158,7 +164,8 @@ class Training:
         place = None if out is None else as_path("out", out)
         source = None if from_ is None else as_path("from_", from_)
         self._rows, table = _in_memory(data)
-        name, base = _base(preset, config, source, place, resume, table)
+        name, base = _base(preset, config, source, place, resume, table or task is not None)
+        base = with_task(base, task)
         if self._rows is not None:
             data = self._rows.file_name(_reads_tables(base))
         given = {n: v for n, v in settings.items() if v is not None or n not in BY_RECIPE}
@@ -177,7 +184,7 @@ class Training:
         self.config = replace(
             base,
             data=with_absolute_paths(base.data),
-            origin=_origin(base, source) if saved is None else saved.origin,
+            origin=_kept_origin(base, _origin(base, source)) if saved is None else saved.origin,
         )
         self.resume, self.fit, self.allow_changed_data = resume, fit, allow_changed_data
         self.data_dir = None if data_dir is None else as_path("data_dir", data_dir)
@@ -263,9 +270,11 @@ class Training:
             if group.restarts:
                 require_finite_end(self.folder)
             group.on_main(self._write_data)
-            config = self._fitted(group, report.say)
+            with listening(as_lines(report.say), unless_set=True):
+                config = self._fitted(group, report.say)
             try:
-                run = self._open(config, group, report.say)
+                with listening(as_lines(report.say), unless_set=True):
+                    run = self._open(config, group, report.say)
                 if self.on_start is not None and group.is_main:
                     self.on_start(run.model)
                 report.start(run)
@@ -410,12 +419,19 @@ def _base(
     return preset.name, RunConfig(model=preset, data=data, train=train)
 
 
-def _origin(config: RunConfig, source: Path | None) -> Any:
+def _origin(config: RunConfig, source: Path | None) -> Origin | None:
     if config.origin is not None or source is None:
         return config.origin
     from clearformer.runs import finetune
 
     return finetune.read_origin(source).origin
+
+
+def _kept_origin(config: RunConfig, origin: Origin | None) -> Origin | None:
+    """The model to start from; an adapter needs it always, from any folder."""
+    if origin is None or config.train.adapter is None:
+        return origin
+    return replace(origin, folder=os.path.abspath(origin.folder))
 
 
 def _single_process() -> ProcessGroup:
@@ -443,7 +459,7 @@ def _in_memory(data: Data | None) -> tuple[InMemory | None, bool]:
 
 def _reads_tables(config: RunConfig) -> bool:
     """Whether such a model learns from the columns of a table, not from one text."""
-    return bool({"classify", "translate"} & set(config.model.verbs))
+    return config.model.head.text_task is not None or "translate" in config.model.verbs
 
 
 def _columns(config: RunConfig) -> tuple[str, str]:

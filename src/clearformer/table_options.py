@@ -38,16 +38,23 @@ class TableFormat:
     @property
     def separator(self) -> str | None:
         """The character of `delimiter`, which may be spelled: tab, comma, semicolon, pipe."""
-        names = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-        return None if self.delimiter is None else names.get(self.delimiter, self.delimiter)
+        return _character(self.delimiter)
+
+
+def _character(name: str | None) -> str | None:
+    names = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+    return None if name is None else names.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledFormat(TableFormat):
     """How the rows of a table become labelled texts."""
 
-    unlabelled: Literal["skip", "error"] = "skip"
-    """Rows without a label."""
+    unlabelled: Literal["skip", "error", "keep"] = "skip"
+    """Rows without a label; with several labels a text, keep takes them as texts that have none."""
+    label_separator: str | None = None
+    """What separates several labels in a field, such as ; or pipe; none: the one of ; | , that most
+    labels have."""
     empty: Literal["skip", "keep", "error"] = "skip"
     """Rows whose text is empty."""
     normalize_labels: bool = True
@@ -57,13 +64,22 @@ class LabelledFormat(TableFormat):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice("unlabelled", self.unlabelled, ("skip", "error"))
+        require_choice("unlabelled", self.unlabelled, ("skip", "error", "keep"))
+        if self.label_separator is not None and not isinstance(self.label_separator, str):
+            raise ValueError(f"label_separator is {self.label_separator!r:.60}, not a text")
+        if self.label_separator == "":
+            raise ValueError("label_separator is empty: give a character such as ; or leave it out")
         require_choice("empty", self.empty, ("skip", "keep", "error"))
         require_choice("duplicates", self.duplicates, ("keep", "drop"))
         if not isinstance(self.normalize_labels, bool):
             raise ValueError(
                 f"normalize_labels is {self.normalize_labels!r:.60}, but it must be True or False"
             )
+
+    @property
+    def between_labels(self) -> str | None:
+        """The character or text of `label_separator`, which may be spelled."""
+        return _character(self.label_separator)
 
 
 @dataclass(frozen=True, kw_only=True)

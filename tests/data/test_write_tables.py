@@ -33,10 +33,10 @@ def test_file_contents_of_each_format(tmp_path):
         write_table(tmp_path / f"x.{ending}", ROWS)
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
         assert next(csv.DictReader(file)) == {
-            "text": 'one, "two"', "label": "a", "a": "0.750000", "b": "0.250000",
+            "text": 'one, "two"', "label": "a", "a": "0.75", "b": "0.25",
         }  # fmt: skip
     first = (tmp_path / "x.tsv").read_text(encoding="utf-8").split("\n")[:2]
-    assert first == ["text\tlabel\ta\tb", 'one, "two"\ta\t0.750000\t0.250000']
+    assert first == ["text\tlabel\ta\tb", 'one, "two"\ta\t0.75\t0.25']
     assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == ROWS
     lines = (tmp_path / "x.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == ROWS

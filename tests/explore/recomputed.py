@@ -336,6 +336,16 @@ class Names(dict):
         logs = self["logits"].log_softmax(-1) / math.log(2)
         return [math.nan, *(-float(logs[place, id]) for place, id in enumerate(ids[1:]))]
 
+    def _loss(self):
+        return math.log(2) * float(tensor(self["bits"][1:]).mean())
+
+    # The pages are opened without a change of the model; test_change.py makes some.
+    def _edited(self):
+        return self["logits"]
+
+    def _edited_loss(self):
+        return self["loss"]
+
     def _characters(self):
         model = self.loaded.model
         ids = self.traced.trace.input.queries(self.config.writing_part)

@@ -1,20 +1,29 @@
 """Heads of imported checkpoints: same outputs as the reference, in and out."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from clearformer.builder import build
 from clearformer.config import (
     AnswerSpan,
     Classifier,
     Features,
+    GenerationDefaults,
+    MultiLabelClassifier,
     MultipleChoice,
     NextSentence,
+    Regressor,
     TokenClassifier,
 )
+from clearformer.families import bert
+from clearformer.hub.export_family import choose_family
 from clearformer.hub.exporting import to_huggingface
 from clearformer.hub.heads import class_names, write_classes
 from clearformer.hub.hf_config import HFConfig
 from clearformer.hub.importing import import_checkpoint
+from clearformer.text.plain import Bytes
 
 ATTENTION_MASK = torch.arange(9) < torch.tensor([[9], [4], [1]])  # right-padded
 SEGMENTS = (torch.arange(9) > 3).long().expand(3, 9)
@@ -70,6 +79,10 @@ def numbers(theirs, tokens, attention_mask, segments):
     if name.endswith("ForQuestionAnswering"):
         return torch.stack((found.start_logits, found.end_logits), dim=-1)
     return found.logits
+
+
+def export(model, config, out):
+    return to_huggingface(model, config, GenerationDefaults(), Bytes(), out)
 
 
 def rows_of(tokens, attention_mask):
@@ -178,12 +191,66 @@ def test_class_names_from_id2label_num_labels_or_default():
 @pytest.mark.parametrize("kind", ["gpt2-classes", "llama-classes", "bert-classes"])
 def test_rejects_unsupported_problem_types_and_labels(folder, edit, kind):
     path, _ = folder(kind)
-    edit(path / "config.json", problem_type="multi_label_classification")
-    with pytest.raises(ValueError, match=r"problem_type is 'multi_label_classification', but"):
+    edit(path / "config.json", problem_type="ranking")
+    with pytest.raises(ValueError, match=r"problem_type is 'ranking', but clearformer computes"):
         import_checkpoint(path)
     edit(path / "config.json", problem_type="single_label_classification", id2label={"0": "x"})
     with pytest.raises(ValueError, match=r"id2label is \['x'\], but a classifier has two classes"):
         import_checkpoint(path)
+    edit(path / "config.json", problem_type="regression", id2label={"0": "x", "1": "y"})
+    with pytest.raises(ValueError, match="num_labels is 2, but a regression model has one output"):
+        import_checkpoint(path)
+
+
+@pytest.mark.parametrize("kind", ["gpt2-classes", "llama-classes", "bert-classes"])
+def test_several_labels_come_in_and_go_out(folder, edit, kind, tmp_path):
+    path, theirs = folder(kind)
+    edit(path / "config.json", problem_type="multi_label_classification")
+    found = import_checkpoint(path)
+    assert isinstance(found.config.head, MultiLabelClassifier)
+    tokens = torch.randint(1, 20, (2, 6))
+    with torch.no_grad():
+        near(found.model().eval()(tokens), torch.cat([theirs(row[None]).logits for row in tokens]))
+    family, _, _, written = choose_family(found.config, dict(found.model().named_parameters()))
+    assert written["problem_type"] == "multi_label_classification"
+    names = dict.fromkeys(theirs.state_dict())
+    assert family.read_config(HFConfig(written, "here"), names).head == found.config.head
+
+
+@pytest.mark.parametrize("problem", ["regression", None])
+def test_one_output_is_a_number_in_and_out(tmp_path, problem):
+    transformers = pytest.importorskip("transformers")
+    settings = transformers.BertConfig(
+        vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=12, num_labels=1, problem_type=problem,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    theirs = transformers.BertForSequenceClassification(settings).eval()
+    theirs.save_pretrained(tmp_path / "in")
+    found = import_checkpoint(tmp_path / "in")
+    assert found.config.head == Regressor(pool="pooler")
+    tokens = torch.randint(1, 30, (3, 7))
+    with torch.no_grad():
+        near(found.model().eval()(tokens), theirs(tokens).logits)
+
+
+def test_an_exported_regressor_gives_numbers_in_their_own_unit(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    scaled = Regressor(pool="pooler", mean=1000.0, std=25.0)
+    config = replace(
+        bert("tiny"), vocabulary=256, length=12, layers=1, width=16, heads=2, hidden=32, head=scaled
+    )
+    model = build(config).eval()
+    export(model, config, tmp_path / "out")
+    kind = transformers.AutoModelForSequenceClassification
+    theirs = kind.from_pretrained(tmp_path / "out").eval()
+    assert (theirs.config.num_labels, theirs.config.problem_type) == (1, "regression")
+    tokens = torch.randint(1, 30, (3, 7))
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(tokens).logits, model(tokens), rtol=1e-5, atol=1e-3)
+    without = replace(config, head=replace(scaled, bias=False))
+    with pytest.raises(ValueError, match="adds 1000 to its outputs, but its head has no bias"):
+        export(build(without), without, tmp_path / "other")
 
 
 def test_ignores_labels_of_model_without_classifier(folder, edit):

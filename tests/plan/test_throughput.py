@@ -37,7 +37,7 @@ def timed(monkeypatch):
     """A machine on which a layer takes a second for a sequence, the rest two; its update ten."""
     measured = []
 
-    def times(config, rows, recomputed, pair_lengths):
+    def times(config, rows, recomputed, pair_lengths, seconds):
         model = config.model
         layers = model.layers + getattr(model, "decoder_layers", 0)
         measured.append((layers, model.length, rows))

@@ -4,7 +4,7 @@ from clearformer.serve.app import create_app
 
 ROUTES = {
     "/v1/models", "/v1/models/{id}", "/v1/completions", "/v1/chat/completions", "/v1/embeddings",
-    "/classify", "/fill", "/translate", "/health", "/metrics",
+    "/classify", "/predict", "/fill", "/translate", "/health", "/metrics",
 }  # fmt: skip
 
 

@@ -10,11 +10,13 @@ import Reach from "./views/Reach.svelte";
 import Stream from "./views/Stream.svelte";
 import Tasks from "./views/Tasks.svelte";
 import Training from "./views/Training.svelte";
+import Watched from "./views/Watched.svelte";
 
 export interface View {
   id: string;
   name: string;
   free: boolean; // shows something without a model
+  saved?: boolean; // only in files that Python writes
   component: Component<{ model?: Model; models: Model[]; limits: Record<string, number> }>;
 }
 
@@ -29,4 +31,5 @@ export const views = [
   { id: "tasks", name: s.views.tasks, free: true, component: Tasks },
   { id: "reach", name: s.views.reach, free: true, component: Reach },
   { id: "compare", name: s.views.compare, free: false, component: Compare },
+  { id: "watched", name: s.watched.tab, free: true, saved: true, component: Watched },
 ] as View[];

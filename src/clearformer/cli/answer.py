@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Answer(ModelCommand):
     """Questions with their contexts: SQuAD's .json, or .jsonl with question and context."""
     out: Path | None = None
     """Write a table here (.csv, .tsv, .jsonl or .json); none: to the terminal."""
+    json: bool = False
+    """Print every answer as a line of JSON."""
 
     def run(self) -> None:
         from clearformer import data
@@ -32,6 +34,8 @@ class Answer(ModelCommand):
         from clearformer.data.write_tables import require_extension
 
         require_place(self.out, self.file)
+        if self.json and self.out is not None:
+            raise ValueError("give either --json or --out, and not both")
         if self.out is not None:
             require_extension(self.out)
         asked, contexts = self._asked()
@@ -42,6 +46,9 @@ class Answer(ModelCommand):
             say(f"{len(found):,} answers: {self.out}")
             return
         for each in found:
+            if self.json:
+                write_json(each.row())
+                continue
             say(f"{each.text or '(no answer)'}  ({each.probability:.3f})")
 
     def _asked(self) -> tuple[list[str], list[str]]:

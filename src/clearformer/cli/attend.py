@@ -6,15 +6,16 @@ or with random weights, the same stages are shown for one of its layers and head
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from clearformer.cli.output import say
+from clearformer.cli.output import say, tell, write_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,6 +51,8 @@ class Attend:
     """Also shuffle the words, and show whether the outputs move with them."""
     picture: Path | None = None
     """Draw the tables into this file (.png, .svg or .pdf)."""
+    json: bool = False
+    """Print every stage, for all words, as one line of JSON."""
 
     def run(self) -> None:
         from clearformer.cli.tables import require_picture
@@ -59,15 +62,20 @@ class Attend:
         if not words:
             raise ValueError("the text has no words: give some, as in clearformer attend 'to be'")
         shown = self._stages(words)
-        _print_stages(shown, _place(self.query, shown.queries))
-        if self.shuffle:
+        query = _place(self.query, shown.queries)
+        if self.json:
+            write_json(_document(shown, query, self.seed if self.shuffle else None))
+        else:
+            _print_stages(shown, query)
+        if self.shuffle and not self.json:
             _print_shuffle(shown, self.seed)
         if self.picture is not None:
             from clearformer.explore import figures
 
             figures.save(shown.figure(), self.picture)
-            say()
-            say(f"picture: {self.picture}")
+            if not self.json:
+                say()
+            (tell if self.json else say)(f"picture: {self.picture}")
 
     def _stages(self, words: list[str]) -> AttentionStages:
         if self.model is not None and _is_trained(self.model):
@@ -289,13 +297,34 @@ def _print_stages(shown: AttentionStages, query: int) -> None:
     console.draw(numbers_table(words, everyone, console.width, total="sum", shade=True))
 
 
-def _print_shuffle(shown: AttentionStages, seed: int) -> None:
+def _document(shown: AttentionStages, query: int, seed: int | None) -> dict[str, object]:
+    """All stages as JSON; with a seed, also how much the outputs differ after a shuffle."""
+    stages = {name: _finite(stage.tolist()) for name, stage in shown.stages.items()}
+    document = {"title": shown.title, "queries": shown.queries, "keys": shown.keys, "query": query}
+    if seed is None:
+        return {**document, "stages": stages}
+    order = _shuffled(shown, seed)
+    moved = [{"setting": name, "error": error} for name, error in shown.shuffle_errors(order)]
+    return {**document, "stages": stages, "shuffled": {"order": order, "errors": moved}}
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that JSON has: null for the minus infinity of a masked score."""
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return value if math.isfinite(value) else None
+
+
+def _shuffled(shown: AttentionStages, seed: int) -> list[int]:
     import random
 
-    words = shown.queries
-
-    order = list(range(len(words)))
+    order = list(range(len(shown.queries)))
     random.Random(seed + 1).shuffle(order)
+    return order
+
+
+def _print_shuffle(shown: AttentionStages, seed: int) -> None:
+    words, order = shown.queries, _shuffled(shown, seed)
     say()
     say(f"shuffled: {' '.join(words[i] for i in order)}")
     for setting, error in shown.shuffle_errors(order):

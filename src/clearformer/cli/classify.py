@@ -1,4 +1,7 @@
-"""`clearformer classify RUN "a text"`: the class of a text, or of every row of a file."""
+"""`clearformer classify RUN "a text"`: the class of a text, or of every row of a file.
+
+`clearformer predict` is the same for any such model: a class, several labels, or a number.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from clearformer.table_options import LabelledFormat, TableFormat
 if TYPE_CHECKING:
     from clearformer.data import Table
     from clearformer.model import Model
-    from clearformer.tasks.classification import Classification
+    from clearformer.tasks.target import TextResult
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Classify(ModelCommand):
     probabilities: bool = False
     """In the table, add a column with the probability of each class."""
     threshold: float | None = None
-    """Leave predicted empty where no class has this probability; none: always the likeliest."""
+    """Leave predicted empty where no class has this probability; none: always the likeliest. With
+    several labels: give those with at least this probability; none: one half."""
     json: bool = False
     """Print every text as a line of JSON."""
     table: TableFormat = TableFormat()
@@ -48,7 +52,6 @@ class Classify(ModelCommand):
     def run(self) -> None:
         from clearformer.cli.tables import require_place
         from clearformer.data.write_tables import require_extension
-        from clearformer.tasks.classification import class_names
 
         require_place(self.out, self.file)
         if self.out is not None:
@@ -58,7 +61,7 @@ class Classify(ModelCommand):
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise ValueError(f"--threshold is {self.threshold:g}, but it must be from 0 to 1")
         model = self.load()
-        class_names(model.run_config, self.run_folder)
+        self._require_kind(model)
         column = self.text or model.run_config.data.text_column
         given, seconds = self._given(model, column)
         for note in given.notes:
@@ -74,11 +77,17 @@ class Classify(ModelCommand):
             self._write(self.out, given, seconds, by_row)
         elif self.json:
             for each in found:
-                chosen = {"label": self._label(each), "probabilities": each.probabilities}
-                write_json({**each.texts, **chosen})
+                write_json({**each.texts, **each.answer(self.threshold)})
         else:
             for each in found:
-                _show(each, self._label(each))
+                shown = each.text if len(each.text) <= 60 else f"{each.text[:59]}…"
+                say(f"{each.line(self.threshold)}  {shown!r}")
+
+    def _require_kind(self, model: Model) -> None:
+        """Refuse what this kind of model has no answer to."""
+        from clearformer.tasks.classification import class_names
+
+        class_names(model.run_config, self.run_folder)
 
     def _given(self, model: Model, column: str) -> tuple[Table, Sequence[str] | None]:
         """The texts and, for pairs, the second text of each."""
@@ -100,22 +109,18 @@ class Classify(ModelCommand):
 
     def _classify(
         self, model: Model, given: Table, seconds: Sequence[str] | None, rows: Sequence[int]
-    ) -> list[Classification]:
+    ) -> list[TextResult]:
         if seconds is None:
-            return model.classify([given.texts[row] for row in rows])
+            return model.predict([given.texts[row] for row in rows])
         pairs: Any = [(given.texts[row], seconds[row]) for row in rows]
-        return model.classify(pairs)
-
-    def _label(self, found: Classification) -> str:
-        unsure = self.threshold is not None and found.probability < self.threshold
-        return "" if unsure else found.label
+        return model.predict(pairs)
 
     def _write(
         self,
         out: Path,
         given: Table,
         seconds: Sequence[str] | None,
-        found: Mapping[int, Classification],
+        found: Mapping[int, TextResult],
     ) -> None:
         from clearformer import data
         from clearformer.tasks.predictions import prediction_rows
@@ -137,7 +142,15 @@ class Classify(ModelCommand):
         say(f"{len(found):,} texts: {out}")
 
 
-def _show(found: Classification, label: str) -> None:
-    listed = ", ".join(f"{name} {share:.3f}" for name, share in found.probabilities.items())
-    shown = found.text if len(found.text) <= 60 else f"{found.text[:59]}…"
-    say(f"{label or 'unsure'}  ({listed})  {shown!r}")
+@dataclass(frozen=True)
+class Predict(Classify):
+    """Predict a class, several labels or a number for texts, whatever the model was trained for."""
+
+    def _require_kind(self, model: Model) -> None:
+        from clearformer.tasks.registry import target_of
+
+        target_of(model.config, self.run_folder).names(model.run_config, self.run_folder)
+        if "classify" not in model.config.verbs:
+            for flag in ("probabilities", "threshold"):
+                if getattr(self, flag) not in (None, False):
+                    raise ValueError(f"--{flag} is for classifiers: leave it out")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from clearformer.cli.generated import note
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
 from clearformer.cli.tables import require_place
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Compress:
     file: tyro.conf.Positional[Path]
     """What to compress: any file, text or not."""
     model: str
-    """A run (what --out named in train), a Hugging Face folder, or an exported .safetensors file;
+    """A run (what --out named in train), a Hugging Face folder, or an exported file;
     with --from-scratch a preset, such as modern-tiny."""
     out: Path | None = None
     """Where to write; none: the file's name with .cf."""
@@ -56,6 +56,8 @@ class Compress:
     """Seed of these initial weights."""
     portable: bool = False
     """Compute so that any CPU, version of torch and number of threads decodes the file; slower."""
+    json: bool = False
+    """Print the figures as one line of JSON."""
 
     def run(self) -> None:
         from clearformer.compressor.codec import compress
@@ -83,6 +85,13 @@ class Compress:
             )
         seconds = time.monotonic() - began
         module = None if model is None else model.module
+        if self.json:
+            header = packed.header
+            sizes = {"bytes": header.length, "compressed": packed.size, "raw": packed.raw_size}
+            figures = {"bits_per_byte": packed.bits_per_byte, "streams": header.streams}
+            write_json({"file": str(self.file), "out": str(out), **sizes, **figures,
+                        "seconds": seconds})  # fmt: skip
+            return
         for line in report(self.file, out, packed, module, seconds):
             say(line)
 
@@ -104,6 +113,8 @@ class Decompress:
     """The model that compressed it; none: the one that the file names."""
     out: Path | None = None
     """Where to write; none: the file's name without .cf."""
+    json: bool = False
+    """Print the figures as one line of JSON."""
 
     def run(self) -> None:
         from clearformer.compressor.codec import decompress
@@ -118,6 +129,9 @@ class Decompress:
         with progress_bar("decompressing") as progress:
             decompress(self.file, self.model, out=out, progress=progress)
         size, seconds = out.stat().st_size, time.monotonic() - began
+        if self.json:
+            write_json({"out": str(out), "bytes": size, "seconds": seconds})
+            return
         say(f"{out}: {size:,} bytes, the hash is right; {size / max(seconds, 1e-9):,.0f} bytes/s")
 
 

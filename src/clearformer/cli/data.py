@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import tyro
 
 from clearformer.cli.inputs import announce
-from clearformer.cli.output import say, write_json
+from clearformer.cli.output import say, tell, write_json
+from clearformer.config import TextTask
 from clearformer.table_options import TableOptions
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ class Data:
     text: str = "text"
     """Column of the texts, in a table."""
     label: str = "label"
-    """Column of the labels, in a table."""
+    """Column of the labels, in a table; a,b,c: several columns of 0 and 1, for multi-label."""
+    task: TextTask = "classes"
+    """What is to be predicted of a text: classes, multi-label or regression."""
     prepare: str | None = None
     """A preset: prepare the data as for its training, and show the first batch decoded."""
     show: int = 3
@@ -37,7 +40,7 @@ class Data:
     validation_fraction: float = 0.1
     """How much of a table would be held back."""
     json: bool = False
-    """Print the profile of a table as one line of JSON."""
+    """Print the figures as lines of JSON."""
     data_dir: Path | None = None
     """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     table: TableOptions = TableOptions()
@@ -50,6 +53,9 @@ class Data:
             raise ValueError(f"--show is {self.show}, but it must be at least 0")
         if self.source is None:
             for each in data.CORPORA.values():
+                if self.json:
+                    write_json({"name": each.name, "about": each.about, "parts": [*each.parts]})
+                    continue
                 say(f"{each.name:12} {each.about}; parts: {', '.join(each.parts)}")
             return
         where = places(self.data_dir)
@@ -66,7 +72,7 @@ class Data:
             self._show_table(self.source)
         else:
             announce(self.source, "a text")
-            if Path(self.source).is_dir():
+            if Path(self.source).is_dir() and not self.json:
                 for line in data.list_folder(Path(self.source), self.include).lines():
                     say(line)
             self._show(data.open_text(self.source, include=self.include), self.source)
@@ -77,7 +83,9 @@ class Data:
 
         try:
             return source.lower().endswith((".json", ".json.gz")) and bool(
-                data.read_table(source, self.text, self.label, self.table)
+                data.read_table(
+                    source, self.text, self.label, self.table, form=data.FORMS[self.task]
+                )
             )
         except ValueError:
             return False
@@ -95,6 +103,7 @@ class Data:
                 options=self.table,
                 validation_fraction=self.validation_fraction,
                 length=self.length,
+                form=data.FORMS[self.task],
             )
         except ValueError as problem:
             try:
@@ -108,27 +117,24 @@ class Data:
             return
         for line in profile.lines():
             say(line)
-        table = data.read_table(source, self.text, self.label, self.table)
-        rows = zip(table.texts[: self.show], table.labels or (), strict=False)
         if self.show:
             say()
-        for text, label in rows:
+        for text, label in profile.examples[: self.show]:
             say(f"  {label}: {text[:90]!r}")
 
     def _show_pairs(self, pairs: Pairs, notes: tuple[str, ...]) -> None:
         self._show(pairs, pairs.name)
         for note in notes:
-            say(f"note: {note}")
+            (tell if self.json else say)(f"note: {note}")
 
     def _prepare(self, name: str, where: DataFolders) -> None:
         """Prepare tokenizer and token files in the cache of later runs; then show one batch."""
         from clearformer.config import RunConfig
-        from clearformer.families import preset
-        from clearformer.families.recipes import recipe
+        from clearformer.runs.start import preset_config, with_task
         from clearformer.tasks import registry
 
-        model = preset(name)
-        settings, train = recipe(model)
+        config = with_task(preset_config(name), self.task if self.task != "classes" else None)
+        model, settings, train = config.model, config.data, config.train
         assert self.source is not None
         settings = replace(
             settings,
@@ -159,6 +165,9 @@ class Data:
 
         from clearformer import data
 
+        if self.json:
+            write_json(_document(found, name))
+            return
         match found:
             case data.TextSource():
                 say(f"{name}: {found.size:,} bytes, sha256 {found.sha256}")
@@ -176,3 +185,19 @@ class Data:
                 pairs = zip(found.sources, found.targets, strict=True)
                 for _, (source, target) in zip(range(self.show), pairs, strict=False):
                     say(f"  {source[:60]!r} -> {target[:60]!r}")
+
+
+def _document(found: object, name: str) -> dict[str, object]:
+    """The figures of a text, of labelled texts or of pairs."""
+    from collections import Counter
+
+    from clearformer import data
+
+    match found:
+        case data.TextSource():
+            return {"name": name, "bytes": found.size, "sha256": found.sha256}
+        case data.Table():
+            return {"name": name, "texts": len(found), "labels": Counter(found.labels or ())}
+        case data.Pairs():
+            return {"name": name, "pairs": len(found)}
+    raise AssertionError(found)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from clearformer.cli.tables import Branch
-    from clearformer.config import AnyModelConfig, Pattern
+    from clearformer.config import AnyModelConfig, Pattern, RunConfig
     from clearformer.core.model import Seq2Seq, Transformer
 
 
@@ -27,9 +27,9 @@ class Describe:
     """A preset such as gpt2-xl, or a run; none: list the presets."""
     for_: Annotated[str | None, tyro.conf.arg(name="for")] = None
     """What a model is wanted for, such as "classify short texts, 2 cores, 10 minutes": propose
-    three presets."""
+    three presets with their plans."""
     json: bool = False
-    """Print presets as lines of JSON."""
+    """Print presets, or the figures of a model, as lines of JSON."""
     batch: int = 16
     """Sequences in a batch, for the memory of the scores."""
     picture: Path | None = None
@@ -53,10 +53,15 @@ class Describe:
             _print_presets(self.json)
             return
         folder = Path(self.model)
-        config = _config_of(folder) if folder.is_dir() else preset(self.model)
+        found = _config_of(folder) if folder.is_dir() else None
+        config = preset(self.model) if found is None else found.model
         model = outline(config)
+        if self.json:
+            write_json(_document(config, model, self.batch))
+            return
         console.draw(_tree(config, model).tree)
-        for line in _counts(model) + _memory(config, model, self.batch):
+        adapted = [] if found is None else _adapter(found)
+        for line in _counts(model) + adapted + _memory(config, model, self.batch):
             console.say(line, soft_wrap=True)
         for position, each in enumerate(config.patterns):
             every = len(config.patterns)
@@ -82,8 +87,8 @@ class Describe:
             console.say(f"picture: {self.picture}")
 
 
-def _config_of(run: Path) -> AnyModelConfig:
-    """The model of a run, from its saved config."""
+def _config_of(run: Path) -> RunConfig:
+    """The saved config of a run."""
     from clearformer.config import run_from_json
     from clearformer.safe_json import read_run_json
 
@@ -92,9 +97,27 @@ def _config_of(run: Path) -> AnyModelConfig:
         raise ValueError(f"{run} is not a run: it has no config.json")
     found = read_run_json(path)
     try:
-        return run_from_json(found).model
+        return run_from_json(found)
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} is not a config of a run: {problem}") from None
+
+
+def _adapter(config: RunConfig) -> list[str]:
+    """What an adapter adds, and the model that it belongs to."""
+    adapter, origin = config.train.adapter, config.origin
+    if adapter is None or origin is None:
+        return []
+    from clearformer.adapters.attach import attach
+    from clearformer.builder import outline
+
+    parameters = attach(outline(config.model), adapter).parameters()
+    count = sum(each.numel() for each in parameters if each.requires_grad)
+    return [
+        "",
+        f"adapter: {type(adapter).__name__} of rank {adapter.rank}, alpha {adapter.alpha:g}, "
+        f"targets {adapter.targets}: {count:,} parameters; checkpoints hold these, and a new head",
+        f"  for the model in {origin.folder} (sha256 {origin.sha256[:12]})",
+    ]
 
 
 def parameters(module: nn.Module) -> int:
@@ -130,26 +153,48 @@ def _sizes(trunk: bool = False) -> dict[str, int]:
 
 
 def _propose(text: str, json: bool) -> None:
-    """Three presets for a wish, with the commands that plan and train them."""
-    from clearformer.cli.tables import byte_count
+    """Three presets for a wish, each with its plan and the commands that plan and train it."""
     from clearformer.families.purposes import purpose, read_wish, suitable
+    from clearformer.plan.summary import propose
+    from clearformer.training.device import set_threads
 
-    wish, sizes, trunks = read_wish(text), _sizes(), _sizes(trunk=True)
+    wish, trunks = read_wish(text), _sizes(trunk=True)
+    set_threads(max(1, min(wish.cores, os.cpu_count() or 1)))
     data = {"classify": "my.csv", "translate": "train.en,train.de"}.get(wish.verb, "my.txt")
     if not json:
-        long = ", long texts" if wish.long else ""
+        long = ", long texts" if wish.long else ", short texts" if wish.short else ""
         say(f"{wish.verb}{long}, {wish.minutes:g} minutes on {wish.cores} cores:")
     for name in suitable(wish, trunks):
         flags = f"{name} --data {data} --minutes {wish.minutes:g}"
+        found = propose(name, wish)
         if json:
-            write_json({"preset": name, "parameters": sizes[name], "train": flags})
+            write_json({"preset": name, **found.document(), "train": flags})
             continue
-        memory = byte_count(16 * sizes[name])  # weights, gradients and two moments, in float32
         say()
         say(f"{name}: {purpose(name)}")
-        say(f"  {sizes[name]:,} parameters, {memory} with gradients and AdamW's moments")
+        for line in found.lines():
+            say(f"  {line}")
         say(f"  clearformer plan {flags}")
         say(f"  clearformer train {flags}")
+
+
+def _document(
+    config: AnyModelConfig, model: Transformer | Seq2Seq, batch: int
+) -> dict[str, object]:
+    """The figures of a model as JSON."""
+    from clearformer.config import to_json
+
+    weights = 4 * parameters(model)
+    table = 4 * config.length * (config.length + (config.memory or 0))
+    parts = {name: parameters(part) for name, part in model.named_children()}
+    memory = {"weights": weights, "training": 4 * weights, "score_table": table * batch}
+    return {
+        "model": config.name,
+        "parameters": parameters(model),
+        "parts": parts,
+        "memory": memory,
+        "config": to_json(config),
+    }
 
 
 def _tree(config: AnyModelConfig, model: Transformer | Seq2Seq) -> Branch:

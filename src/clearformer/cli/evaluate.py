@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from clearformer.arguments import Weights
 from clearformer.cli.inputs import announce, tell_cut
 from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import say, with_flags, write_json
@@ -25,7 +26,7 @@ class Evaluate(ModelCommand):
     """Measure a trained model on text, labelled texts, pairs or questions it has not seen."""
 
     other: tyro.conf.Positional[Path | None] = None
-    """Another run: compare the two classifiers on the same texts, with a paired test."""
+    """Another run: compare the two on the same texts or pairs, with a paired test."""
     data: str | None = None
     """A file or corpus; none: the validation data of the run."""
     part: str = "validation"
@@ -47,8 +48,8 @@ class Evaluate(ModelCommand):
     """Column of the second texts, in a table of sentence pairs; none: as in training."""
     unknown_label: Literal["refuse", "skip"] = "refuse"
     """What to do with rows whose label did not occur in training."""
-    weights: Literal["float32", "int8"] = "float32"
-    """int8: evaluate with int8 weights, and compare with the original weights."""
+    weights: Weights = "float32"
+    """int8, int4: evaluate with such weights, and compare with the original weights."""
     against: Path | None = None
     """For a run in int8: the float32 run to compare with; none: the one it was made from."""
     source_column: str | None = None
@@ -125,7 +126,6 @@ class Evaluate(ModelCommand):
 
         assert self.other is not None
         other = load(self.other, device=self.device)
-        other.config.require_verb("classify", other.name)
         return compare(found, other.evaluator(self._options(), self.data_dir), prepared, note)
 
     def _write(self, out: Path, model: Model, found: Evaluation) -> None:
@@ -136,9 +136,8 @@ class Evaluate(ModelCommand):
             write_translations(out, report.pairs, report.texts)
             return
         found.write(out, probabilities=self.probabilities, worst_first=self.worst_first)
-        wrong = sum(not right for right in report.right)
         if not self.json:
-            say(f"{report.total:,} texts, {wrong:,} of them wrong: {out}")
+            say(f"{report.summary()}: {out}")
 
     def _prove(self, model: Model, text: bytes) -> None:
         """Print the size of the text as a decodable code, or with online learning."""
@@ -147,8 +146,9 @@ class Evaluate(ModelCommand):
         from clearformer.inference.shared_copy import shared_copy
         from clearformer.model import Model
 
-        if self.weights == "int8":
-            model = Model(shared_copy(model.module), model.config, model.tokenizer).quantize()
+        if self.weights != "float32":
+            quantized = Model(shared_copy(model.module), model.config, model.tokenizer)
+            model = quantized.quantize(self.weights)
         context, stride, online = self.context, self.stride, self.dynamic
         if not self.prove:
             say(claim(model, text, context=context, stride=stride, online=online).line())
@@ -182,23 +182,27 @@ class Evaluate(ModelCommand):
         """Refuse what this kind of model has no answer to."""
         from clearformer.data.write_tables import require_extension
 
-        verbs = model.config.verbs
-        if self.out is not None and not {"translate", "classify"} & set(verbs):
+        verbs, of_texts = model.config.verbs, model.config.head.text_task is not None
+        if self.out is not None and not of_texts and "translate" not in verbs:
             raise ValueError(
-                f"--out is for classifiers and translators, but {self.run_folder} is "
-                f"{model.config.noun}"
+                f"--out is for models that classify, predict or translate, but {self.run_folder} "
+                f"is {model.config.noun}"
             )
-        if self.out is not None and "classify" in verbs:
+        if self.out is not None and of_texts:
             require_extension(self.out)
-        asked = {"other": self.other, "precision": self.precision, "recall": self.recall}
+        asked = {"precision": self.precision, "recall": self.recall}
         for name, value in asked.items():
             if value is not None and "classify" not in verbs:
-                shown = "a second run" if name == "other" else f"--{name}"
                 raise ValueError(
-                    f"{shown} is for classifiers, but {self.run_folder} is {model.config.noun}"
+                    f"--{name} is for classifiers, but {self.run_folder} is {model.config.noun}"
                 )
-        if self.other is not None and model.config.head.two_texts:
-            raise ValueError("a second run is compared on single texts, not on pairs: leave it out")
+        if self.other is not None and not of_texts:
+            raise ValueError(
+                f"a second run is for models that classify or predict, but {self.run_folder} is "
+                f"{model.config.noun}"
+            )
+        if self.probabilities and "classify" not in verbs:
+            raise ValueError("--probabilities is for classifiers: leave it out")
         if self.prove or self.dynamic:
             model.config.require_verb("generate", model.name)
         if (self.prove or self.dynamic) and self.memory is not None:

@@ -8,7 +8,7 @@ import tyro
 
 from clearformer.cli.inputs import given_table
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Fill(ModelCommand):
     in."""
     top_k: int = 5
     """Number of candidates to show for each."""
+    json: bool = False
+    """Print every text as a line of JSON."""
 
     def run(self) -> None:
         model = self.load()
@@ -27,6 +29,13 @@ class Fill(ModelCommand):
         texts = given_table(self.texts, None, "text").texts
         for text in texts:
             found = model.fill(text, top_k=self.top_k)
+            if self.json:
+                masks = [
+                    [{"text": each.piece, "probability": each.probability} for each in candidates]
+                    for candidates in found
+                ]
+                write_json({"text": text, "masks": masks})
+                continue
             if len(texts) > 1:
                 say(text)
             for number, candidates in enumerate(found, start=1):

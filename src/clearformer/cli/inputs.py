@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clearformer.cli.output import tell
+from clearformer.cli.output import tell, tell_over
+from clearformer.data.reading_progress import as_lines
 from clearformer.table_options import EARLIER, LabelledFormat
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 PATIENCE = 2.0  # seconds without input on a pipe before a note says what is awaited
+
+
+def rows_read(name: str, count: int, done: bool) -> None:
+    """Show how many rows of a table have been read: in place in a terminal, else in a few lines."""
+    if sys.stderr.isatty():
+        tell_over("" if done else f"reading {name}: {count:,} rows so far")
+    else:
+        as_lines(lambda sentence: tell(f"clearformer: {sentence}"))(name, count, done)
 
 
 def chosen(texts: Sequence[str], file: str | Path | None) -> str | None:

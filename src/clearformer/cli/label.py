@@ -9,7 +9,7 @@ import tyro
 
 from clearformer.cli.inputs import given_table
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Label(ModelCommand):
     out: Path | None = None
     """Write words and labels here: .jsonl or .json with two lists for each text, or .conll with a
     word and its label on each line; none: to the terminal."""
+    json: bool = False
+    """Print every text as a line of JSON."""
 
     def run(self) -> None:
         from clearformer import data
@@ -33,12 +35,18 @@ class Label(ModelCommand):
         from clearformer.tasks.token_labels import label_names
 
         require_place(self.out, self.file)
+        if self.json and self.out is not None:
+            raise ValueError("give either --json or --out, and not both")
         if self.out is not None:
             require_extension(self.out, (".jsonl", ".json", ".conll"))
         model = self.load()
         label_names(model.run_config, self.run_folder)
         found = model.label(list(given_table(self.texts, self.file, self.text).texts))
         assert isinstance(found, list)
+        if self.json:
+            for each in found:
+                write_json({**each.row(), "probabilities": list(each.probabilities)})
+            return
         if self.out is None:
             for each in found:
                 width = max((len(word) for word in each.words), default=0)

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from clearformer import __version__
+from clearformer.cli.inputs import rows_read
 from clearformer.cli.launch import watch_launcher
-from clearformer.cli.output import Help, say, tell, with_flags
+from clearformer.cli.output import Help, say, say_wrapped, tell, with_flags
 from clearformer.cli.renamed_flags import current_flags
 from clearformer.cli.resource_errors import require_address_space, resource_error
 from clearformer.cli.standard_streams import settle_streams, silence
 from clearformer.cli.usual_spellings import usual_spellings
+from clearformer.data.reading_progress import listening
 from clearformer.did_you_mean import closest
 
 ABOUT = "Transformers made clear: train them, use them, look inside them."
@@ -33,11 +35,13 @@ COMMANDS = {
         "runs": "runs:Runs",
         "compare": "compare:Compare",
         "average": "average:Average",
+        "merge": "merging:Merge",
     },
     "Use a model": {
         "generate": "generate:Generate",
         "chat": "chat:Chat",
         "classify": "classify:Classify",
+        "predict": "classify:Predict",
         "label": "label:Label",
         "answer": "answer:Answer",
         "fill": "fill:Fill",
@@ -53,6 +57,8 @@ COMMANDS = {
         "explore": "explore:Explore",
         "describe": "describe:Describe",
         "reach": "reach:Reach",
+        "ablate": "ablate:Ablate",
+        "patch": "patch:Patch",
     },
     "Exchange and check": {
         "import": "importing:Import",
@@ -90,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not _overview(arguments):
             require_address_space()  # before anything large is imported
             command = parse(arguments)
-            command.run()
+            with listening(rows_read):
+                command.run()
     except BrokenPipeError:
         # The reader has closed the pipe (`| head`); without this Python reports it at exit.
         silence(sys.stdout.fileno())
@@ -135,14 +142,16 @@ def _print_first_commands() -> None:
 def _print_commands() -> None:
     say("usage: clearformer COMMAND ...")
     say()
-    say(ABOUT)
+    say_wrapped(ABOUT)
     for group, verbs in COMMANDS.items():
         say()
         say(f"{group}:")
         for verb in verbs:
-            say(f"  {verb:11} {summary(verb)}")
+            say_wrapped(summary(verb), f"  {verb:11} ", " " * 14)
     say()
-    say("clearformer COMMAND --help explains a command, clearformer --version prints the version.")
+    say_wrapped(
+        "clearformer COMMAND --help explains a command, clearformer --version prints the version."
+    )
 
 
 def summary(verb: str) -> str:
@@ -182,10 +191,10 @@ def parse(arguments: Sequence[str]) -> Command:
 OTHER_NAMES = {
     "finetune": "train", "fine-tune": "train", "fit": "train", "pretrain": "train",
     "eval": "evaluate", "test": "evaluate", "validate": "evaluate", "score": "evaluate",
-    "predict": "classify", "infer": "generate", "complete": "generate", "sample": "generate",
-    "write": "generate", "chat": "generate", "run": "generate", "encode": "embed",
+    "infer": "generate", "complete": "generate", "sample": "generate",
+    "write": "generate", "run": "generate", "encode": "embed", "regress": "predict",
     "list": "runs", "ls": "runs", "diff": "compare", "info": "describe", "show": "describe",
-    "presets": "describe", "models": "describe", "convert": "import", "serve": "explore",
+    "presets": "describe", "models": "describe", "convert": "import",
     "ui": "explore", "web": "explore", "inspect": "data", "profile": "data", "check": "verify",
 }  # fmt: skip
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tyro
 
 from clearformer.cli import train as train_verb
-from clearformer.cli.output import say
+from clearformer.cli.output import say, write_json
 from clearformer.config import (
     RunConfig,
     TrainConfig,
 )
 from clearformer.config.settings import at
 from clearformer.config.settings import spelled as name
-
-if TYPE_CHECKING:
-    pass
-
 
 # Larger values are not realistic, and would overflow the arithmetic.
 MOST = {
@@ -53,6 +48,8 @@ class Plan(train_verb.RunSettings):
     """With --gpus: number of training tokens; none: 20 for each parameter."""
     data_dir: Path | None = None
     """Folder with corpora; none: CLEARFORMER_DATA, then the cache."""
+    json: bool = False
+    """Print the figures as one line of JSON."""
 
     def run(self) -> None:
         self._require()
@@ -62,7 +59,8 @@ class Plan(train_verb.RunSettings):
             return
         from clearformer.cli.plan_report import memory_lines, work_lines
         from clearformer.plan import data_sizes, planner
-        from clearformer.plan.fit import FITS_EASILY
+        from clearformer.plan.fit import FITS_EASILY, FITTED
+        from clearformer.plan.summary import memory_figures, work
         from clearformer.training import malloc
         from clearformer.training.memory import available_bytes, format_bytes, parse_bytes
 
@@ -79,17 +77,26 @@ class Plan(train_verb.RunSettings):
         largest, typical, more = data_sizes.pair_lengths(config, places)
         plan = planner.plan(config, limit, pair_lengths=largest)
         timed, unknown = data_sizes.at_typical_length(plan, typical, places)
-        for line in (*memory_lines(plan, limit), *work_lines(timed, places)):
-            say(line)
+        measured = work(timed, places)
         notes += more + unknown
         if limit is not None and plan.fits_fragmented(limit):
             notes.append(FITS_EASILY)
+        shown_limit = None if limit is None else self.memory or format_bytes(limit).replace(" ", "")
+        commands = self._command(plan.config.train, shown_limit)
+        if self.json:
+            memory = {**memory_figures(plan), "limit": limit}
+            figures = {"parameters": plan.counted.parameters, "memory": memory}
+            train = {name: getattr(plan.config.train, name) for name in FITTED}
+            command = {**train, "command": commands[-1], "notes": notes}
+            write_json({"model": config.model.name, **figures, "work": asdict(measured), **command})
+            return
+        for line in (*memory_lines(plan, limit), *work_lines(timed, measured)):
+            say(line)
         for note in notes:
             say(f"note: {note}")
         say()
         say("run it:")
-        shown_limit = None if limit is None else self.memory or format_bytes(limit).replace(" ", "")
-        for line in self._command(plan.config.train, shown_limit):
+        for line in commands:
             say(f"  {line}")
 
     def _command(self, train: TrainConfig, limit: str | None) -> list[str]:
@@ -106,11 +113,16 @@ class Plan(train_verb.RunSettings):
         return [*([note] if missing else []), f"clearformer train {shlex.join(words)}"]
 
     def _on_gpus(self, config: RunConfig, gpus: int) -> None:
-        from clearformer.cli.plan_report import gpu_lines
+        from clearformer.cli.plan_report import gpu_estimates, gpu_lines
         from clearformer.plan.cluster import Gpu
         from clearformer.training.memory import parse_bytes
 
         gpu = Gpu(parse_bytes(self.gpu_memory), self.gpu_tflops, self.utilisation)
+        if self.json:
+            parameters, tokens, plans = gpu_estimates(config, gpus, gpu, self.tokens)
+            figures = {"model": config.model.name, "parameters": parameters, "tokens": tokens}
+            write_json({**figures, "gpus": gpus, "plans": [asdict(each) for each in plans]})
+            return
         for line in gpu_lines(config, gpus, gpu, self.tokens):
             say(line)
 
@@ -153,6 +165,7 @@ def parse(arguments: Sequence[str]) -> Plan:
         data=base.data,
         train=base.train,
         generation=base.generation,
+        task=base.task,
     )
     return train_verb.read(Plan, default, words, "clearformer plan")
 

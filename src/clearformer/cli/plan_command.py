@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FROM_DATA = (
     "--model.vocabulary",
     "--model.head.names",
+    "--model.head.mean",
+    "--model.head.std",
     "--generation.typical-source-ids",
     "--generation.typical-target-ids",
 )
@@ -69,10 +71,19 @@ def _base_words(asked: Plan) -> list[str]:
 
     path, model = Path(asked.preset), asked.model.name
     if not path.exists():
-        return [asked.preset]
+        return [asked.preset, *_task_words(asked, asked.preset)]
     if model in presets() and type(preset(model)) is type(asked.model):
-        return [model]
+        return [model, *_task_words(asked, model)]
     return ["--from", str(path if path.is_dir() else path.parent)]
+
+
+def _task_words(asked: Plan, name: str) -> list[str]:
+    """--task, if the model predicts something else than its preset."""
+    from clearformer.families import preset, presets
+
+    task = asked.model.head.text_task
+    usual = preset(name).head.text_task if name in presets() else task
+    return [] if task is None or task == usual else ["--task", task]
 
 
 def differences(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from clearformer.cli.output import say
+from clearformer.cli.output import say, tell, write_json
 
 if TYPE_CHECKING:
     from clearformer.config import Pattern
@@ -33,6 +33,8 @@ class Reach:
     """Hidden states that each layer keeps of earlier segments; none: the preset's, or 0."""
     picture: Path | None = None
     """Save a picture to this file (.png, .svg or .pdf); without a name into reach.png."""
+    json: bool = False
+    """Print the figures as one line of JSON."""
 
     def run(self) -> None:
         from clearformer.cli.tables import require_picture
@@ -54,8 +56,7 @@ class Reach:
                 f"of all pairs is drawn for up to {LONGEST:,}: use a smaller --length or --memory"
             )
         require_visible_keys(patterns, length)
-        for line in unlikely_values(patterns, length + memory):
-            say(f"note: {line}")
+        notes = list(unlikely_values(patterns, length + memory))
         several = [patterns[layer % len(patterns)] for layer in range(layers)]
         found = reach_with_memory(several, length, memory)
         after = f"after {layers} layers" if layers > 1 else "after 1 layer"
@@ -63,19 +64,29 @@ class Reach:
         pairs = int(found.sum())
         before = int(found[-1, :-length].sum())
         past = f" and {before:,} before them" if found.shape[1] > length else ""
-        say(
-            f"{after} the last of {length} positions can be changed by {last:,} of them{past}; "
-            f"on average an output by {pairs / length:.1f}"
-        )
-        for layer in range(layers):
-            so_far = reach_with_memory(several[: layer + 1], length, memory)
-            say(f"  layers 1 to {layer + 1}: {int(so_far[-1].sum()):,} positions reach the last")
+        by_layer = [
+            int(reach_with_memory(several[: layer + 1], length, memory)[-1].sum())
+            for layer in range(layers)
+        ]
+        if self.json:
+            stack = {"length": length, "layers": layers, "memory": memory}
+            reached = {"last": last, "before": before, "mean": pairs / length}
+            write_json({**stack, **reached, "by_layer": by_layer, "notes": notes})
+        else:
+            for line in notes:
+                say(f"note: {line}")
+            say(
+                f"{after} the last of {length} positions can be changed by {last:,} of them{past}; "
+                f"on average an output by {pairs / length:.1f}"
+            )
+            for layer, count in enumerate(by_layer, start=1):
+                say(f"  layers 1 to {layer}: {count:,} positions reach the last")
         if self.picture is not None:
             from clearformer.explore import figures
 
             title = f"{self.model}: what reaches an output {after}"
             figures.save(figures.reach(found, title), self.picture)
-            say(f"picture: {self.picture}")
+            (tell if self.json else say)(f"picture: {self.picture}")
 
     def _stack(self) -> tuple[tuple[Pattern, ...], int, int, int]:
         """The patterns (repeated over the layers), length, layers and memory."""

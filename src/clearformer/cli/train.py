@@ -31,6 +31,7 @@ from clearformer.config import (
     GenerationDefaults,
     ModelConfig,
     RunConfig,
+    TextTask,
     TrainConfig,
 )
 from clearformer.config.settings import BUDGETS as BUDGETS
@@ -64,6 +65,9 @@ class RunSettings:
     data: DataConfig
     train: TrainConfig
     generation: GenerationDefaults
+    task: TextTask | None = None
+    """What is predicted of a text: classes, multi-label (any number of labels) or regression (a
+    number); none: what the preset predicts."""
 
     @property
     def config(self) -> RunConfig:
@@ -81,7 +85,7 @@ class Train(RunSettings):
 
     preset: tyro.conf.Positional[str]
     """A preset (`clearformer describe` lists them); with --from: nothing, or for a new head
-    classify, classify-pairs, label or answer."""
+    classify, multi-label, regression, classify-pairs, label or answer."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """A run or checkpoint to fine-tune, with its tokenizer."""
     out: Path | None = None
@@ -283,7 +287,8 @@ def defaults(words: Sequence[str]) -> Train:
         origin = None if config.origin is None else Path(config.origin.folder)
         return replace(from_config(config.model.name, config), from_=origin)
     table = data is not None and is_table(data)
-    return from_config(*starting_config(name, place, folder, "--resume" in words, table))
+    task: Any = given(words, "--task")
+    return from_config(*starting_config(name, place, folder, "--resume" in words, table, task))
 
 
 def from_config(name: str, config: RunConfig) -> Train:

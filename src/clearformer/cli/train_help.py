@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from clearformer.cli.output import text_width
 from clearformer.config.settings import at
 
 # By group: the flag, its setting (None: of the command itself), and what it does.
@@ -15,7 +15,9 @@ USUAL_SETTINGS: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("--data", "data.source", "A file, a folder, a glob, a table (.csv, .tsv, .jsonl, .json, "
          ".xlsx, .parquet), a corpus by name, or - for standard input."),
         ("--text", "data.text_column", "Column of the texts, in a table."),
-        ("--label", "data.label_column", "Column of the labels, in a table."),
+        ("--label", "data.label_column", "Column of the labels, in a table; a,b,c: several columns "
+         "of 0 and 1, for multi-label."),
+        ("--task", None, "What is predicted of a text: classes, multi-label or regression."),
         ("--validation", "data.validation", "A file to evaluate on, instead of a part of --data."),
         ("--validation-fraction", "data.validation_fraction", "How much of --data is held back."),
     ),
@@ -34,6 +36,8 @@ USUAL_SETTINGS: dict[str, tuple[tuple[str, str | None, str], ...]] = {
          "macro_f1 or loss."),
         ("--seed", "train.seed", "The same seed gives the same run."),
         ("--freeze", "train.freeze", "body: with --from, train the new head alone."),
+        ("--adapter", None, "lora or dora: with --from, train small updates of the matrices; see "
+         "--rank, --alpha, --adapter-targets, --adapter-dropout."),
     ),
     "The model": (
         ("--from", None, "Begin with the weights of a run or checkpoint."),
@@ -54,7 +58,7 @@ USUAL_SETTINGS: dict[str, tuple[tuple[str, str | None, str], ...]] = {
 
 def usual_help(default: Any) -> Iterator[str]:
     """The lines of the help, with the values of this preset."""
-    width = _width()
+    width = text_width()
     yield "usage: clearformer train [PRESET] --data FILE [OPTIONS]"
     yield ""
     about = (
@@ -90,8 +94,3 @@ def _default(default: Any, path: str | None) -> str:
     except AttributeError:
         return ""
     return "" if value is None else f" Default: {value}."
-
-
-def _width() -> int:
-    """The width of the terminal, or COLUMNS; 80 in a pipe."""
-    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 110))

@@ -14,7 +14,7 @@ import tyro
 
 from clearformer.cli.inputs import STDIN, awaiting, chosen
 from clearformer.cli.model_command import ModelCommand
-from clearformer.cli.output import tell, write_line
+from clearformer.cli.output import tell, write_json, write_line
 
 if TYPE_CHECKING:
     from clearformer.generate.translate import Translation, Translator
@@ -55,6 +55,8 @@ class Translate(ModelCommand):
     """The decoder layer of the picture; none: the mean of all."""
     head: int | None = None
     """The head of the picture; none: the mean of all."""
+    json: bool = False
+    """Print every text with its translations and their scores as a line of JSON."""
 
     def run(self) -> None:
         from clearformer.cli.tables import require_picture
@@ -74,7 +76,11 @@ class Translate(ModelCommand):
         for texts in _groups(self._texts(source, model.run_config.data.source_column), size):
             hinted = hinted or _hint(translator, texts)
             found = self._translated(model, texts, source, first)
-            for several in found:
+            for text, several in zip(texts, found, strict=True):
+                if self.json:
+                    written = [{"text": each.text, "score": each.score} for each in several]
+                    write_json({"source": text, "translations": written})
+                    continue
                 for each in several:
                     write_line(f"{each.score:8.4f}  {each.text}" if self.best > 1 else each.text)
             sys.stdout.flush()

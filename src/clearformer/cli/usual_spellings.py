@@ -80,9 +80,10 @@ READS = {"--input": "--file", "--data": "--file", "--text-column": "--text", "--
 USUAL: dict[str, dict[str, str]] = {
     "train": TRAIN,
     "plan": TRAIN,
-    "generate": GENERATE,
+    "generate": {**GENERATE, "--json": "--jsonl"},
     "translate": {**GENERATE, **OUT},
     "classify": {**OUT, **READS},
+    "predict": {**OUT, **READS},
     "embed": {**OUT, "--input": "--file", "--text-column": "--text"},
     "evaluate": {
         **OUT,
@@ -100,7 +101,7 @@ USUAL: dict[str, dict[str, str]] = {
 # Flags for what is an argument here: the model comes first, the rest behind it.
 MODEL = ("--model", "--run")
 ARGUMENTS: dict[str, tuple[str, ...]] = {"generate": ("--prompt",), "evaluate": ("--compare",)}
-TAKES_MODEL = ("generate", "classify", "evaluate", "translate", "embed", "fill")
+TAKES_MODEL = ("generate", "classify", "predict", "evaluate", "translate", "embed", "fill")
 
 
 def usual_spellings(words: Sequence[str]) -> list[str]:

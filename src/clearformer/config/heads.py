@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from clearformer import limits
 from clearformer.core.patterns import require
 
-Verb = Literal["generate", "classify", "label", "answer", "fill", "translate", "embed"]
+Verb = Literal["generate", "classify", "predict", "label", "answer", "fill", "translate", "embed"]
+TextTask = Literal["classes", "multi-label", "regression"]
 Pool = Literal["mean", "max", "mean_max", "first", "last", "pooler"]
 
 
@@ -19,9 +21,15 @@ class AnyHead:
     verbs: ClassVar[tuple[Verb, ...]] = ("embed",)  # the main one first
     sentence_pairs: ClassVar[bool] = False  # whether it learns from pairs of sentences
     two_texts: ClassVar[bool] = False  # whether it reads two texts: classes of pairs
+    text_task: ClassVar[TextTask | None] = None  # what it predicts of a whole text
     pool: Pool | None = None
     classes: int = 0
     names: tuple[str, ...] | None = None  # of the classes
+
+    @property
+    def meaning(self) -> object:
+        """What its outputs stand for: heads with another meaning do not share weights."""
+        return self.names
 
     def classifier_pool(self, causal: bool) -> Pool:
         """How a classifier that begins from such a model pools its hidden states: the first token
@@ -81,6 +89,8 @@ class Classifier(AnyHead):
 
     noun: ClassVar[str] = "a classifier"
     verbs: ClassVar[tuple[Verb, ...]] = ("classify", "embed")
+    text_task: ClassVar[TextTask | None] = "classes"
+    fewest: ClassVar[int] = 2  # classes
 
     classes: int = 2
     pool: Pool = "mean"
@@ -100,11 +110,43 @@ class PairClassifier(Classifier):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MultiLabelClassifier(Classifier):
+    """Any number of labels for the whole sequence, each with a probability of its own."""
+
+    noun: ClassVar[str] = "a multi-label classifier"
+    text_task: ClassVar[TextTask | None] = "multi-label"
+    fewest: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regressor(AnyHead):
+    """A number for the whole sequence; it learns (number - mean) / std."""
+
+    noun: ClassVar[str] = "a regression model"
+    verbs: ClassVar[tuple[Verb, ...]] = ("predict", "embed")
+    text_task: ClassVar[TextTask | None] = "regression"
+
+    pool: Pool = "mean"
+    mean: float = 0.0  # of the numbers of the training data
+    std: float = 1.0
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        require(self, "mean", math.isfinite(self.mean), "a finite number")
+        require(self, "std", 0 < self.std < math.inf, "above 0 and finite")
+
+    @property
+    def meaning(self) -> object:
+        return self.mean, self.std
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenClassifier(AnyHead):
     """One class for every token, such as the kind of name that it is part of."""
 
     noun: ClassVar[str] = "a token classifier"
     verbs: ClassVar[tuple[Verb, ...]] = ("label", "embed")
+    fewest: ClassVar[int] = 2  # classes
 
     classes: int = 2
     names: tuple[str, ...] | None = None
@@ -146,12 +188,14 @@ class MultipleChoice(AnyHead):
 
 def _require_classes(head: Classifier | TokenClassifier) -> None:
     most = limits.MAX_CLASSES
-    require(head, "classes", 2 <= head.classes <= most, f"at least 2 and at most {most}")
+    allowed = head.fewest <= head.classes <= most
+    require(head, "classes", allowed, f"at least {head.fewest} and at most {most}")
     named = head.names is None or len(head.names) == head.classes
     require(head, "names", named, "as many as classes, or absent")
 
 
 # Heads that come with a checkpoint; nothing here trains or evaluates them.
 UntrainedHead = Features | NextSentence | MultipleChoice
-FinetunedHead = Classifier | PairClassifier | TokenClassifier | AnswerSpan
+TextHead = Classifier | PairClassifier | MultiLabelClassifier | Regressor
+FinetunedHead = TextHead | TokenClassifier | AnswerSpan
 Head = NextToken | Pretraining | MaskedToken | FinetunedHead | UntrainedHead

@@ -5,6 +5,7 @@ from clearformer.data.corpora import CORPORA, LabelledCorpus, PairCorpus, TextCo
 from clearformer.data.corpus_files import DataFolders
 from clearformer.data.documents import Documents, encode_documents, file_texts
 from clearformer.data.files import list_folder, open_text
+from clearformer.data.label_forms import FORMS, LABEL_SETS, NUMBERS, ONE_LABEL, LabelForm
 from clearformer.data.masked_rows import MaskedBatch, MaskedBatches, SentencePairs, SingleSpan
 from clearformer.data.masking import UNITS, MaskingPolicy
 from clearformer.data.packing import (
@@ -37,6 +38,7 @@ from clearformer.data.rows import (
 from clearformer.data.splits import (
     repeated_rows,
     repeated_text,
+    share_of_indices,
     share_of_rows,
     split_indices,
     split_pairs,
@@ -49,6 +51,7 @@ from clearformer.data.streams import (
     evaluation_segments,
     evaluation_windows,
 )
+from clearformer.data.table_files import open_table
 from clearformer.data.tables import Pairs, Table, all_records, is_table, read_table
 from clearformer.data.texts import TextSource, fingerprint_together
 from clearformer.data.tokens import TokenArray, TokenFile, prepare

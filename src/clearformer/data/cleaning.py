@@ -4,8 +4,9 @@ Rows without a label, empty texts, labels that differ only in spelling, duplicat
 small to be split.
 """
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from clearformer.table_options import LabelledFormat
@@ -22,40 +23,79 @@ class Row(NamedTuple):
     label: str | None
 
 
+class RowList:
+    """Many rows in little memory: beside its text a row takes some 32 bytes.
+
+    Equal labels are one string, and a place such as "line 12" is its number.
+    """
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.texts: list[str] = []
+        self.labels: list[str | None] = []
+        self.places = array("q")
+        self._numbers = array("q")
+        self._units: list[str] = []  # of the places; more than one only in tests
+        self._same: dict[str | None, str | None] = {}
+        for row in rows:
+            self.append(row)
+
+    def append(self, row: Row) -> None:
+        unit, _, number = row.where.rpartition(" ")
+        if not self._units:
+            self._units = [unit]
+        assert unit == self._units[0], "a file counts its rows in one way"
+        self.texts.append(row.text)
+        self.labels.append(self._same.setdefault(row.label, row.label))
+        self.places.append(row.place)
+        self._numbers.append(int(number))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> Row:
+        where = f"{self._units[0]} {self._numbers[index]}"
+        return Row(self.places[index], where, self.texts[index], self.labels[index])
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self.__getitem__, range(len(self)))
+
+
 Note = Callable[[str], None]
 
 
-def clean(name: str, rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
-    """The rows that are used, by the options; `note` is told what was left out or changed."""
-    kept = _labelled(name, rows, options, note)
-    kept = _with_text(name, kept, options, note)
-    if not kept or kept[0].label is None:
-        return kept
-    if options.normalize_labels:
-        kept = _normalized(kept, note)
-    return _unique(kept, options, note)
+def clean(
+    name: str, rows: RowList, options: LabelledFormat, note: Note, may_keep: bool = False
+) -> RowList:
+    """The rows with a label and a text, by the options; `note` is told what was left out.
+
+    With `may_keep` a row without a label has a meaning: none of several labels applies.
+    """
+    return _with_text(name, _labelled(name, rows, options, note, may_keep), options, note)
 
 
-def _labelled(name: str, rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
-    kept = [row for row in rows if row.label is None or row.label.strip()]
+def _labelled(
+    name: str, rows: RowList, options: LabelledFormat, note: Note, may_keep: bool
+) -> RowList:
     left_out = [row for row in rows if row.label is not None and not row.label.strip()]
-    if left_out and options.unlabelled == "error":
+    if not left_out or options.unlabelled == "keep":
+        return rows
+    if options.unlabelled == "error":
         raise ValueError(
             f"{name}, {left_out[0].where}: the label is empty, as in {len(left_out):,} of "
             f"{len(rows):,} rows: fill it in, or leave such rows out with --unlabelled skip"
         )
-    if left_out:
-        note(
-            f"{rows_are(len(left_out))} without a label and {was(left_out)} skipped "
-            f"(the first: {left_out[0].where}; --unlabelled error stops there)"
-        )
-    return kept
+    note(
+        f"{rows_are(len(left_out))} without a label and {was(left_out)} skipped "
+        f"(the first: {left_out[0].where}; --unlabelled error stops there"
+        f"{', keep takes them as texts that no label applies to' if may_keep else ''})"
+    )
+    return RowList(row for row in rows if row.label is None or row.label.strip())
 
 
-def _with_text(name: str, rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
+def _with_text(name: str, rows: RowList, options: LabelledFormat, note: Note) -> RowList:
     empty = [row for row in rows if not row.text.strip()]
     if not empty or options.empty == "keep":
-        return list(rows)
+        return rows
     if options.empty == "error":
         raise ValueError(
             f"{name}, {empty[0].where}: the text is empty, as in {len(empty):,} of {len(rows):,} "
@@ -65,7 +105,7 @@ def _with_text(name: str, rows: Sequence[Row], options: LabelledFormat, note: No
         f"{rows_are(len(empty))} without a text and {was(empty)} skipped (the first: "
         f"{empty[0].where}; --empty keep keeps them)"
     )
-    return [row for row in rows if row.text.strip()]
+    return RowList(row for row in rows if row.text.strip())
 
 
 def label_key(label: str) -> str:
@@ -100,18 +140,26 @@ def spellings(labels: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def _normalized(rows: Sequence[Row], note: Note) -> list[Row]:
+def normalized(rows: RowList, note: Note) -> RowList:
+    """The rows with labels that differ only in case or spaces merged."""
     chosen = spellings(row.label or "" for row in rows)
-    changed = Counter(row.label for row in rows if chosen[row.label or ""] != row.label)
+    if not merge_spellings((row.label or "" for row in rows), chosen, note):
+        return rows
+    return RowList(row._replace(label=chosen[row.label or ""]) for row in rows)
+
+
+def merge_spellings(labels: Iterable[str], chosen: Mapping[str, str], note: Note) -> bool:
+    """Note which labels change in spelling; whether any does."""
+    changed = Counter(label for label in labels if chosen[label] != label)
     if changed:
         count = sum(changed.values())
-        examples = [f"{old!r} to {chosen[old or '']!r}" for old, _ in changed.most_common(SHOWN)]
+        examples = [f"{old!r} to {chosen[old]!r}" for old, _ in changed.most_common(SHOWN)]
         more = ", ..." if len(changed) > SHOWN else ""
         note(
             f"{count:,} {'label' if count == 1 else 'labels'} changed in spelling: "
             f"{', '.join(examples)}{more} (--no-normalize-labels keeps them apart)"
         )
-    return [row._replace(label=chosen[row.label or ""]) for row in rows] if changed else list(rows)
+    return bool(changed)
 
 
 def matching_labels(labels: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -128,17 +176,20 @@ def matching_labels(labels: Sequence[str], names: Sequence[str]) -> list[str]:
     return found
 
 
-def _unique(rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Row]:
-    seen: set[tuple[str, str | None]] = set()
-    labels: dict[str, set[str | None]] = defaultdict(set)
-    first: list[Row] = []
-    for row in rows:
-        key = (row.text.strip(), row.label)
-        if key not in seen:
-            first.append(row)
-        seen.add(key)
-        labels[key[0]].add(row.label)
-    repeated, different = len(rows) - len(first), sum(len(each) > 1 for each in labels.values())
+def unique(rows: RowList, options: LabelledFormat, note: Note) -> RowList:
+    """Note, and drop if the options say so, rows that repeat the text and label of another."""
+    first: dict[str, str | None] = {}  # the label of a text where it comes first
+    others: dict[str, set[str | None]] = defaultdict(set)  # further labels of the same text
+    repeats: set[int] = set()
+    for index, (text, label) in enumerate(zip(rows.texts, rows.labels, strict=True)):
+        text = text.strip()
+        if text not in first:
+            first[text] = label
+        elif first[text] == label or label in others.get(text, ()):
+            repeats.add(index)
+        else:
+            others[text].add(label)
+    repeated, different = len(repeats), len(others)
     drop = options.duplicates == "drop"
     if repeated:
         other = "keep keeps them" if drop else "drop leaves them out"
@@ -153,16 +204,20 @@ def _unique(rows: Sequence[Row], options: LabelledFormat, note: Note) -> list[Ro
             f"{different:,} {'text has' if different == 1 else 'texts have'} different labels in "
             f"different rows: no model can get all of them right"
         )
-    return first if drop else list(rows)
+    if not drop or not repeats:
+        return rows
+    return RowList(row for index, row in enumerate(rows) if index not in repeats)
 
 
 def rare_classes(texts: Sequence[str], labels: Sequence[str]) -> dict[str, int]:
     """Labels with a single distinct text, of which none can be held back, with their rows."""
-    distinct: dict[str, set[str]] = defaultdict(set)
+    first: dict[str, str] = {}
+    several: set[str] = set()
     for text, label in zip(texts, labels, strict=True):
-        distinct[label].add(text)
+        if first.setdefault(label, text) != text:
+            several.add(label)
     counts = Counter(labels)
-    return {label: counts[label] for label in counts if len(distinct[label]) == 1}
+    return {label: counts[label] for label in counts if label not in several}
 
 
 def rows_are(count: int) -> str:

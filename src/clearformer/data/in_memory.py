@@ -92,9 +92,11 @@ def _listed(data: Any) -> list[Any]:
 def _record(row: Mapping[str, Any], place: int) -> dict[str, Any]:
     record = {}
     for name, value in row.items():
-        value = value.item() if hasattr(value, "item") else value
+        value = value.tolist() if hasattr(value, "tolist") else value  # of numpy
         missing = isinstance(value, float) and math.isnan(value)
         plain = isinstance(value, str | int | float | bool | None) and not missing
+        if isinstance(value, list | tuple | set) and all(isinstance(e, str) for e in value):
+            value, plain = sorted(value), True  # several labels
         if isinstance(value, str):
             _require_text(value, value, f"data[{place}][{name!r}]")
         # What is neither text nor number is a column that nobody trains on.
@@ -111,12 +113,15 @@ def _require_text(text: Any, row: Any, where: str) -> None:
         raise ValueError(f"{where} is {text!r:.60}, which is not valid Unicode text") from None
 
 
-def _label(label: Any, row: int) -> str | int | float | bool:
-    """A label as JSON has it; also a scalar of numpy."""
-    label = label.item() if hasattr(label, "item") else label
+def _label(label: Any, row: int) -> str | int | float | bool | list[str]:
+    """A label as JSON has it; also a scalar of numpy, or several labels."""
+    label = label.tolist() if hasattr(label, "tolist") else label
+    if isinstance(label, list | tuple | set) and all(isinstance(each, str) for each in label):
+        return sorted(label)
     if not isinstance(label, str | int | float) or label != label:
         raise ValueError(
-            f"the label of data[{row}] is {label!r:.60}, but it must be a text or number"
+            f"the label of data[{row}] is {label!r:.60}, but it must be a text, a number or a list "
+            f"of texts"
         )
     return label
 

@@ -22,6 +22,7 @@ WIDTHS, SHORT = 8, 32  # widths above SHORT are rounded up to a multiple of WIDT
 ROWS, BATCHES = 0, 1  # random streams
 
 Cut = Literal["head", "tail", "ends"]  # part of a long text that is kept
+Targets = NDArray[np.int64] | NDArray[np.float32]
 
 
 def label_names(table: Table) -> tuple[str, ...]:
@@ -60,7 +61,7 @@ class Rows:
 
     flat: NDArray[np.int32]
     starts: NDArray[np.int64]
-    labels: NDArray[np.int64]  # IGNORE = none
+    labels: Targets  # (rows,) classes, IGNORE = none; (rows, C) labels; or (rows,) numbers
     names: tuple[str, ...]  # of the labels
     prefix_ids: tuple[int, ...] = ()  # at the start of every row, also if it is truncated
     suffix_ids: tuple[int, ...] = ()  # at the end of every row
@@ -81,13 +82,17 @@ class Rows:
         )
         digest.update(self.flat.astype("<i4").tobytes())
         digest.update(self.starts.astype("<i8").tobytes())
-        digest.update(self.labels.astype("<i8").tobytes())
+        kind = "<i8" if self.labels.dtype.kind == "i" else "<f4"
+        digest.update(self.labels.astype(kind).tobytes())
         return digest.hexdigest()
 
 
-def encode_rows(table: Table, tokenizer: Tokenizer, names: Sequence[str]) -> Rows:
-    """The rows of a table as ids; `names` are the labels of the training data."""
-    labels = label_ids(table, names)
+def encode_rows(
+    table: Table, tokenizer: Tokenizer, names: Sequence[str], targets: Targets | None = None
+) -> Rows:
+    """The rows of a table as ids; `names` are the labels of the training data, `targets` what is
+    learned of each row if that is not the number of its label."""
+    labels = label_ids(table, names) if targets is None else targets
     if not len(table):
         raise ValueError(f"{table.name}: there are no rows")
     encoded: list[NDArray[np.int32]] = []
@@ -109,7 +114,7 @@ def encode_texts(
 
 def _rows(
     encoded: Sequence[NDArray[np.int32]],
-    labels: NDArray[np.int64],
+    labels: Targets,
     tokenizer: Tokenizer,
     names: Sequence[str],
 ) -> Rows:
@@ -131,7 +136,7 @@ class RowBatch:
 
     tokens: NDArray[np.int64]  # (B, T)
     attention_mask: NDArray[np.bool_]  # (B, T), True = a real token
-    labels: NDArray[np.int64]  # (B,)
+    labels: Targets  # (B,) or (B, C)
     ids: NDArray[np.int64]  # (B,) which rows these are
 
 

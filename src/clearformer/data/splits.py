@@ -36,15 +36,16 @@ def split_text(text: TextSource, share: float, minimum: int = 1) -> tuple[TextSo
 
 
 def split_rows(
-    table: Table, share: float, seed: int, keep_rare: bool = False
+    table: Table, share: float, seed: int, keep_rare: bool = False, stratified: bool = True
 ) -> tuple[Table, Table]:
-    """Split off about `share` of the rows of each label for validation.
+    """Split off about `share` of the rows for validation; if `stratified`, of each label.
 
     The choice depends on the text of a row and the seed, not on the order: rows may be added or
     sorted, and equal texts stay in one part. With `keep_rare`, labels with a single text stay in
     training.
     """
-    validation = _validation_rows(table, share, seed, keep_rare)
+    grouped = table if stratified else replace(table, labels=None)
+    validation = _validation_rows(grouped, share, seed, keep_rare)
     rows = range(len(table))
     return table.select([r for r in rows if r not in validation]), table.select(sorted(validation))
 
@@ -94,21 +95,29 @@ def _validation_rows(table: Table, share: float, seed: int, keep_rare: bool = Fa
     return validation
 
 
-def share_of_rows(table: Table, share: float, seed: int) -> Table:
-    """About `share` of the rows of each label, at least one; smaller shares are parts of larger."""
+def share_of_rows(table: Table, share: float, seed: int, stratified: bool = True) -> Table:
+    """About `share` of the rows, if `stratified` of each label, at least one; smaller shares are
+    parts of larger."""
     if share >= 1:
         return table
+    kept = share_of_indices(table.texts, table.labels if stratified else None, share, seed)
+    return replace(table.select(kept), notes=table.notes)
+
+
+def share_of_indices(
+    texts: Sequence[str], labels: Sequence[str] | None, share: float, seed: int
+) -> Rows:
+    """The indices of about `share` of the texts of each label, at least one."""
     groups: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
-    for row, text in enumerate(table.texts):
-        label = "" if table.labels is None else table.labels[row]
+    for row, text in enumerate(texts):
+        label = "" if labels is None else labels[row]
         key = hashlib.sha256(f"share {seed} {text}".encode("utf-8", "surrogatepass")).digest()
         groups[label].append((key, row))
-    kept = [
+    return sorted(
         row
         for several in groups.values()
         for _, row in sorted(several)[: max(1, round(share * len(several)))]
-    ]
-    return replace(table.select(sorted(kept)), notes=table.notes)
+    )
 
 
 def repeated_rows(training: Table, evaluation: Table) -> int:

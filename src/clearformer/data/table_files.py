@@ -18,6 +18,7 @@ from typing import Any
 
 from clearformer import limits
 from clearformer.data.files import read_file
+from clearformer.data.reading_progress import counted
 from clearformer.data.table_encoding import decoded_table
 from clearformer.data.texts import changed_while_read
 from clearformer.table_options import TableFormat
@@ -66,7 +67,9 @@ def open_table(
             f"{path} is not a table: its name must end in {', '.join(READ_EXTENSIONS)}"
         )
     if ending in (".parquet", ".xlsx"):
-        return _binary(path, ending, options)
+        file = _binary(path, ending, options)
+        file.records = counted(name, file.records)
+        return file
     source = read_file(path)
     file = TableFile(name, iter(()))
     text = decoded_table(source, options.encoding, file.notes.append)
@@ -83,7 +86,7 @@ def open_table(
         if not all(piece.unchanged() for piece in source.pieces):
             raise changed_while_read(name)
 
-    file.records = unchanged()
+    file.records = counted(name, unchanged())
     return file
 
 

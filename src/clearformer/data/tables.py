@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from clearformer.data.cleaning import Row, clean, matching_labels, rare_classes
+from clearformer.data.cleaning import Row, RowList, clean, rare_classes, unique
+from clearformer.data.label_forms import ONE_LABEL, LabelForm, columns_hint
 from clearformer.data.table_files import READ_EXTENSIONS as READ_EXTENSIONS
 from clearformer.data.table_files import Record, TableFile, Value, listed, open_table, text_of
 from clearformer.data.table_files import ending_of as ending_of
@@ -39,11 +40,11 @@ class Table:
             None if places is None else tuple(places[row] for row in rows),
         )
 
-    def with_labels_of(self, names: Sequence[str]) -> "Table":
+    def with_labels_of(self, names: Sequence[str], form: LabelForm = ONE_LABEL) -> "Table":
         """The same rows, with labels in the spelling of a model's classes."""
         if self.labels is None:
             return self
-        return replace(self, labels=tuple(matching_labels(self.labels, names)))
+        return replace(self, labels=tuple(form.matching(self.labels, names)))
 
     def without_rare(self, choice: str) -> "Table":
         """The table with what `choice` (keep, drop, error) does to classes of a single text."""
@@ -99,47 +100,72 @@ def read_table(
     label: str | None = "label",
     options: LabelledFormat = EARLIER,
     flags: tuple[str, str] = ("--text", "--label"),
+    form: LabelForm = ONE_LABEL,
+    second: str | None = None,
 ) -> Table:
     """The columns `text` and `label` of a table; texts alone if `label` is None.
 
     A .json file is a list of objects, or of texts if `label` is None. `options` decide about rows
     without a label and the like; by default every row is read, and an empty label is an error.
-    `flags` name the columns on the command line; an empty one is not mentioned.
+    `flags` name the columns on the command line; an empty one is not mentioned. `form` is what the
+    label column holds. With `second`, a text is that of two columns, on two lines.
     """
     file = open_table(path, options, text)
-    columns = [_Column(text, flags[0], TEXT_NAMES, options.empty == "skip")]
-    if label is not None:
-        columns.append(_Column(label, flags[1], LABEL_NAMES, options.unlabelled == "skip"))
-    rows, seen = list[Row](), False
-    for index, (where, record) in enumerate(file.records):
-        if not seen:
-            columns, seen = [_found(file, where, record, each) for each in columns], True
-        for each in columns:
-            # A row of JSON may lack a field, but not all of them.
-            if each.spelled not in record and (index == 0 or not each.optional):
-                raise _no_column(file, where, each, record)
-        values = [
-            text_of(file.name, where, each.name, record.get(each.spelled, "")) for each in columns
-        ]
-        rows.append(Row(index, where, values[0], values[1] if label is not None else None))
-    if not rows:
+    wanted = [_Column(text, flags[0], TEXT_NAMES, options.empty == "skip")]
+    if second is not None:
+        wanted.append(_Column(second, "--second-column", TEXT_NAMES, options.empty == "skip"))
+    rows, columns = _read_rows(file, wanted, label, options, flags[1], form)
+    if not len(rows):
         header = dict.fromkeys(file.columns or ())
         for each in columns:
             if header and _found(file, "line 1", {**header}, each).spelled not in header:
                 raise _no_column(file, "line 1", each, header)
         raise ValueError(f"{file.name}: there are no rows below the header")
-    kept = clean(file.name, rows, options, file.notes.append)
-    if not kept:
+    kept = clean(file.name, rows, options, file.notes.append, form.may_be_empty)
+    if label is not None and len(kept):
+        kept = form.settle(file.name, kept, options, file.notes.append)
+        kept = unique(kept, options, file.notes.append)
+    if not len(kept):
         raise ValueError(
             f"{file.name}: none of its {len(rows):,} rows can be used: {file.notes[-1]}"
         )
     return Table(
         file.name,
-        tuple(row.text for row in kept),
-        None if label is None else tuple(row.label or "" for row in kept),
-        tuple(row.place for row in kept),
+        tuple(kept.texts),
+        None if label is None else tuple(each or "" for each in kept.labels),
+        tuple(kept.places),
         tuple(file.notes),
     )
+
+
+def _read_rows(
+    file: TableFile,
+    texts: list["_Column"],
+    label: str | None,
+    options: LabelledFormat,
+    flag: str,
+    form: LabelForm,
+) -> tuple[RowList, list["_Column"]]:
+    """The text and the label of every row, and the columns that hold them."""
+    rows, columns, count = RowList(), texts, len(texts)
+    for index, (where, record) in enumerate(file.records):
+        if not index:
+            names = () if label is None else form.columns(label, file.columns or tuple(record))
+            optional = options.unlabelled != "error"
+            columns = [*texts, *(_Column(name, flag, LABEL_NAMES, optional) for name in names)]
+            columns = [_found(file, where, record, each) for each in columns]
+        for each in columns:
+            # A row of JSON may lack a field, but not all of them.
+            if each.spelled not in record and (index == 0 or not each.optional):
+                raise _no_column(file, where, each, record)
+        values = [(each.name, record.get(each.spelled, "")) for each in columns]
+        content = "\n".join(text_of(file.name, where, *value) for value in values[:count])
+        joined = None if label is None else form.join(file.name, where, values[count:])
+        rows.append(Row(index, where, content, joined))
+    if not len(rows) and label is not None:
+        names = form.columns(label, file.columns or ())
+        columns = [*texts, *(_Column(name, flag, LABEL_NAMES, True) for name in names)]
+    return rows, columns
 
 
 def read_records(path: str | Path, text: str = "text") -> Iterator[Record]:
@@ -198,6 +224,7 @@ def _no_column(
     hint = f": {column.flag} {quoted}" if column.flag and record else ""
     if len(record) == 1 and file.columns is not None:
         hint = "; check --delimiter"
+    hint = columns_hint(column.name, record) or hint
     return ValueError(
         f"{file.name}, {where}: there is no column {column.name!r}; the columns are "
         f"{listed(record)}{hint}"

@@ -67,7 +67,7 @@ def _flat(row: Record) -> list[tuple[str, object]]:
 
 
 def _shown(value: object) -> str:
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def require_lines_or_table(path: Path) -> None:

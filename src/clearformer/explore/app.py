@@ -22,6 +22,7 @@ from clearformer.explore.library import Library
 from clearformer.explore.limits import THREADS, Limits
 from clearformer.explore.responses import ErrorResponse
 from clearformer.explore.routes import (
+    edits,
     export,
     generate,
     lessons,
@@ -41,7 +42,8 @@ from clearformer.http_server.gate import (
     error_response,
 )
 
-ROUTERS = [each.router for each in (models, traces, stream, generate, runs, tasks, lessons, export)]
+ROOMS = (models, traces, edits, stream, generate, runs, tasks, lessons, export)
+ROUTERS = [each.router for each in ROOMS]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)

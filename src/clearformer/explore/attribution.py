@@ -63,7 +63,7 @@ def attribute(loaded: LoadedModel, request: AttributeRequest, limits: Limits) ->
     return {
         "method": request.method,
         "label": names[chosen],
-        "probs": class_probabilities(head, logits),
+        "probs": class_probabilities(loaded.config, logits),
         "tokens": token_display.tokens(loaded.model, ids),
         "values": arrays.floats(values),
         "completeness": completeness,

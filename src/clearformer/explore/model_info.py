@@ -12,7 +12,7 @@ from clearformer.explore.safe_text import clean
 POSITIONS = {"RelativeXL": "relative", "NoPosition": "none"}  # others: the name in lower case
 SAMPLES = {"classify": "The film was good, and the end was a surprise", "translate": "twenty-one"}
 DEFAULT_SAMPLE = "The cat sat on the mat"
-ELSEWHERE = ("label", "answer")  # tasks that the page does not show
+ELSEWHERE = ("label", "answer", "predict")  # tasks that the page does not show
 
 
 def main_task(config: AnyModelConfig) -> str:

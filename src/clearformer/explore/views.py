@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.config import Head
+from clearformer.config import AnyModelConfig, Head
 from clearformer.core.attention import Attention
 from clearformer.explore import arrays, stages, token_display
 from clearformer.explore.limits import MAX_RESPONSE_BYTES, POOL_ABOVE, TOP_TOKENS
@@ -21,6 +21,7 @@ from clearformer.explore.recording import attentions
 from clearformer.explore.trace import Trace
 from clearformer.explore.trace_cache import CachedTrace
 from clearformer.http_server.errors import Problem, bad_field, require_index, too_big, unknown
+from clearformer.tasks.registry import target_of
 
 SCORES = ("scores_raw", "scores_scaled", "bias", "scores_masked", "weights")
 KEY_STAGES = ("k", "v", "k_proj")  # with a row for each key; the others have one for each query
@@ -141,15 +142,15 @@ def _class_probabilities(trace: Trace) -> list[dict[str, Any]] | None:
     config = trace.model.config
     if config is None or "classify" not in config.verbs:
         return None
-    return class_probabilities(config.head, trace.logits)
+    return class_probabilities(config, trace.logits)
 
 
-def class_probabilities(head: Head, logits: Tensor) -> list[dict[str, Any]]:
+def class_probabilities(config: AnyModelConfig, logits: Tensor) -> list[dict[str, Any]]:
     """Each class with its probability, from logits (C,)."""
-    probabilities = logits.float().softmax(-1).tolist()
+    probabilities = target_of(config).outputs(logits.float()).tolist()
     return [
         {"label": name, "p": arrays.number(p)}
-        for name, p in zip(label_names(head), probabilities, strict=True)
+        for name, p in zip(label_names(config.head), probabilities, strict=True)
     ]
 
 

@@ -4,14 +4,18 @@ Axes: B batch, T tokens, E model width, V vocabulary, C classes.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.core.basic import require_shape
 from clearformer.core.heads import (
+    IGNORE,
     Classifier,
     Head,
     MaskedToken,
     Pool,
     SumAndCount,
+    at_least_float32,
     cross_entropy,
     first_pool,
     mean_pool,
@@ -87,6 +91,56 @@ class Pretraining(nn.Module):
             strict=True,
         )
         return torch.cat(sums), torch.cat(counts)  # each (2,)
+
+
+class MultiLabelClassifier(Classifier):
+    """Any number of labels for a whole sequence: a logit for each, independent of the others."""
+
+    def loss(
+        self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
+    ) -> SumAndCount:
+        """Binary cross entropy; targets (B, C) are 1, 0 or IGNORE."""
+        logits = at_least_float32(self(hidden, attention_mask))  # (B, C)
+        require_shape("targets", targets, logits.shape, "give each label 1, 0 or IGNORE")
+        valid = targets != IGNORE
+        # Smoothing moves a label of 0 or 1 towards one half.
+        wanted = targets.to(logits) * (1 - self.label_smoothing) + self.label_smoothing / 2
+        each = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        return each[valid].sum()[None], valid.sum()[None]
+
+
+class Regressor(Classifier):
+    """A number for a whole sequence. It learns numbers of mean 0 and standard deviation 1; what it
+    gives is in their own unit."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        width: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        mean: float = 0.0,
+        std: float = 1.0,
+    ) -> None:
+        super().__init__(pool, width, 1, dropout, bias)
+        self.mean, self.std = mean, std
+
+    def standardized(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return super().forward(hidden, attention_mask)  # (B, 1)
+
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        standardized = at_least_float32(self.standardized(hidden, attention_mask))
+        return standardized * self.std + self.mean  # (B, 1)
+
+    def loss(
+        self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
+    ) -> SumAndCount:
+        """Squared errors; targets (B,) are standardized numbers, or IGNORE."""
+        outputs = at_least_float32(self.standardized(hidden, attention_mask))[:, 0]  # (B,)
+        require_shape("targets", targets, outputs.shape, "give each sequence a number, or IGNORE")
+        valid = targets != IGNORE
+        errors = (outputs - targets.to(outputs))[valid]
+        return errors.square().sum()[None], valid.sum()[None]
 
 
 class TokenClassifier(Head):

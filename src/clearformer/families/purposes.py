@@ -41,6 +41,7 @@ WISHES = {
     "fill": r"fill|mask|embed|vector|similar|search|pretrain|encoder|fine-?tun",
     "generate": r"writ|generat|continu|complet|stor|chat|language model|poem|code|next token",
 }
+SHORT = r"short|tweet|message|headline|title|quer"
 LONG = r"long|book|document|memory|16k|context"
 # Parameters that one core trains well in a minute: measured orders of magnitude, not a promise.
 PARAMETERS_PER_CORE_MINUTE = 60_000
@@ -56,6 +57,7 @@ class Wish:
     minutes: float
     cores: int
     long: bool
+    short: bool = False
 
     @property
     def parameters(self) -> float:
@@ -82,8 +84,9 @@ def read_wish(text: str) -> Wish:
         unit = {"h": 60, "d": 1440}.get(found[2][0], 1)
         minutes = float(found[1].strip(".") or DEFAULT_MINUTES) * unit
     cores = re.search(r"(\d+)\s*(?:cpu )?(?:core|cpu|thread)", lowered)
-    is_long = bool(re.search(LONG, lowered)) and "short" not in lowered
-    return Wish(verbs[0], minutes, int(cores[1]) if cores else DEFAULT_CORES, is_long)
+    is_short = bool(re.search(SHORT, lowered))
+    is_long = bool(re.search(LONG, lowered)) and not is_short
+    return Wish(verbs[0], minutes, int(cores[1]) if cores else DEFAULT_CORES, is_long, is_short)
 
 
 def suitable(wish: Wish, parameters: dict[str, int], count: int = 3) -> list[str]:

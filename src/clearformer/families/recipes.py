@@ -66,7 +66,8 @@ TEXT = DataConfig(source="python-docs")
 
 def recipe(model: AnyModelConfig) -> Recipe:
     """Data and training for a model; the budget is two minutes unless a preset has its own."""
-    return RECIPES[model.verbs[0]](model)
+    data, train = RECIPES[model.verbs[0]](model)
+    return own_data(data, model), train
 
 
 def _language_model(model: AnyModelConfig) -> Recipe:
@@ -161,6 +162,23 @@ def _classifier(model: AnyModelConfig) -> Recipe:
     )
 
 
+def _regressor(model: AnyModelConfig) -> Recipe:
+    data, train = _classifier(model)
+    return data, without_smoothing(train, model)
+
+
+def without_smoothing(train: TrainConfig, model: AnyModelConfig) -> TrainConfig:
+    """Training settings without label smoothing for a model that predicts numbers."""
+    return replace(train, label_smoothing=0.0) if "classify" not in model.verbs else train
+
+
+def own_data(data: DataConfig, model: AnyModelConfig) -> DataConfig:
+    """Data without a corpus for models that no corpus has labels for."""
+    head = model.head
+    labels = not head.two_texts and head.text_task in (None, "classes")
+    return data if labels else replace(data, source="")
+
+
 def _finetuned(model: AnyModelConfig) -> Recipe:
     # Nobody's words are labelled by default: the data is always the user's.
     data = DataConfig(source="", tokenizer="wordpiece", text_column="tokens", label_column="labels")
@@ -179,6 +197,7 @@ RECIPES: dict[str, Callable[[AnyModelConfig], Recipe]] = {
     "embed": _language_model,
     "fill": _masked,
     "classify": _classifier,
+    "predict": _regressor,
     "label": _finetuned,
     "answer": _finetuned,
     "translate": _pairs,
@@ -197,11 +216,9 @@ def going_on(model: AnyModelConfig, tokenizer: str, vocabulary: int) -> Recipe:
     (Turc et al. 2019: up to 3e-4).
     """
     data, _ = recipe(model)
-    if model.head.two_texts:
-        data = replace(data, source="")  # the corpora have no pairs with labels
     data = replace(data, tokenizer=tokenizer, vocabulary=vocabulary)  # type: ignore[arg-type]
     small = model.width <= 512
-    classifies = bool({"classify", "label", "answer"} & set(model.verbs))
+    classifies = bool({"classify", "predict", "label", "answer"} & set(model.verbs))
     return data, TrainConfig(
         learning_rate=1e-4 if small else 3e-5,
         batch_size=32 if classifies else 8,

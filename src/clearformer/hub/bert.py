@@ -17,10 +17,12 @@ from clearformer.config import (
     Learned,
     MaskedToken,
     ModelConfig,
+    MultiLabelClassifier,
     MultipleChoice,
     NextSentence,
     PairClassifier,
     Pretraining,
+    Regressor,
     TokenClassifier,
 )
 from clearformer.hub import heads
@@ -71,6 +73,8 @@ MASKED = (
 PROJECT_NAMES: dict[type[Head], str] = {  # what `head.project` is called in the other heads
     Classifier: "classifier.{}",
     PairClassifier: "classifier.{}",
+    MultiLabelClassifier: "classifier.{}",
+    Regressor: "classifier.{}",
     TokenClassifier: "classifier.{}",
     MultipleChoice: "classifier.{}",
     AnswerSpan: "qa_outputs.{}",
@@ -136,7 +140,9 @@ def _head(settings: HFConfig, names: Collection[str]) -> Head:
 
 def write_config(config: ModelConfig) -> dict[str, Any]:
     names_of = {head: name for name, head in ARCHITECTURES.items()}
-    names_of[PairClassifier] = names_of[Classifier]
+    names_of |= dict.fromkeys(
+        (PairClassifier, MultiLabelClassifier, Regressor), names_of[Classifier]
+    )
     settings: dict[str, Any] = {
         "model_type": "bert",
         "architectures": [names_of.get(type(config.head), "BertModel")],

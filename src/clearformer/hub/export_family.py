@@ -18,6 +18,7 @@ from clearformer.config import (
     Classifier,
     ModelConfig,
     PairClassifier,
+    Regressor,
     TokenClassifier,
     to_json,
 )
@@ -34,6 +35,7 @@ def choose_family(
     config: ModelConfig, tensors: Mapping[str, Tensor] = MappingProxyType({})
 ) -> tuple[Family, ModelConfig, dict[str, Tensor], dict[str, Any]]:
     """A family that can express the model; config and tensors in its form; its config.json."""
+    config, tensors = in_own_unit(config, tensors)
     families = [family for family in FAMILIES if family.shape is type(config)]
     fits = [Fit(family, *family.to_family_form(config, tensors)) for family in families]
     nearest = min(fits, key=lambda fit: (fit.distance, len(fit.differences)))
@@ -45,6 +47,26 @@ def choose_family(
             f"model"
         )
     return nearest.family, nearest.config, nearest.tensors, nearest.settings
+
+
+def in_own_unit(
+    config: ModelConfig, tensors: Mapping[str, Tensor]
+) -> tuple[ModelConfig, Mapping[str, Tensor]]:
+    """A regression model whose weights include the mean and the standard deviation of its numbers;
+    any other model as it is."""
+    head = config.head
+    if not isinstance(head, Regressor) or (head.mean, head.std) == (0.0, 1.0):
+        return config, tensors
+    if not head.bias and head.mean:
+        raise ValueError(
+            f"{config.name} adds {head.mean:g} to its outputs, but its head has no bias: use "
+            f"--to safetensors, which keeps any model"
+        )
+    changed = dict(tensors)
+    for name, shift in (("head.project.weight", 0.0), ("head.project.bias", head.mean)):
+        if name in changed:
+            changed[name] = changed[name] * head.std + shift
+    return replace(config, head=replace(head, mean=0.0, std=1.0)), changed
 
 
 class Fit:

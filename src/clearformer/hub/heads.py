@@ -11,8 +11,11 @@ from clearformer.config import (
     Classifier,
     Features,
     Head,
+    MultiLabelClassifier,
     NextToken,
     PairClassifier,
+    Regressor,
+    TextHead,
     TokenClassifier,
 )
 from clearformer.hub.hf_config import HFConfig
@@ -52,9 +55,25 @@ def _writable(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def classifier(settings: HFConfig, pool: Any, bias: bool = True) -> Classifier:
-    """A classifier with one label per text; multi-label and regression are refused."""
-    settings.require("problem_type", "single_label_classification")
+# What a text gets, by the problem_type of a config.json.
+REGRESSION, SEVERAL, ONE = (
+    "regression",
+    "multi_label_classification",
+    "single_label_classification",
+)
+
+
+def classifier(settings: HFConfig, pool: Any, bias: bool = True) -> TextHead:
+    """One label, several labels, or a number for a text; without a problem_type, one output is a
+    number, as in transformers."""
+    settings.require("problem_type", ONE, SEVERAL, REGRESSION)
+    names, problem = class_names(settings), settings.get("problem_type")
+    if problem == REGRESSION or (problem is None and len(names) == 1):
+        if len(names) > 1:
+            settings.refuse("num_labels", len(names), "a regression model has one output here")
+        return Regressor(pool=pool, bias=bias)
+    if problem == SEVERAL:
+        return MultiLabelClassifier(classes=len(names), pool=pool, names=names, bias=bias)
     names = _at_least_two(settings)
     return Classifier(classes=len(names), pool=pool, names=names, bias=bias)
 
@@ -72,10 +91,17 @@ def _at_least_two(settings: HFConfig) -> tuple[str, ...]:
 
 
 def write_classes(head: Head) -> dict[str, Any]:
-    """id2label and its inverse, if the head has classes."""
+    """id2label and its inverse, if the head has classes, and what it predicts of a text."""
+    if isinstance(head, Regressor):
+        return {"problem_type": REGRESSION, **_named(("LABEL_0",))}
     if not isinstance(head, Classifier | TokenClassifier):
         return {}
     names = head.names or tuple(f"LABEL_{i}" for i in range(head.classes))
+    problem = {"problem_type": SEVERAL} if isinstance(head, MultiLabelClassifier) else {}
+    return {**problem, **_named(names)}
+
+
+def _named(names: tuple[str, ...]) -> dict[str, Any]:
     return {
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
@@ -111,7 +137,7 @@ def decoder_head(
 def decoder_renames(head: Head, tokens: str) -> tuple[Rename, ...]:
     """Names of such a head; `tokens` is the family's name for that of a token classifier."""
     match head:
-        case Classifier():
+        case Classifier() | Regressor():
             return (Rename("head.project.{}", "score.{}"),)
         case TokenClassifier():
             return (Rename("head.project.{}", tokens + ".{}"),)
@@ -126,6 +152,8 @@ def decoder_architecture(head: Head, family: str, generator: str) -> str:
     endings: Mapping[type, str] = {
         Classifier: SEQUENCE,
         PairClassifier: SEQUENCE,
+        MultiLabelClassifier: SEQUENCE,
+        Regressor: SEQUENCE,
         TokenClassifier: TOKENS,
         AnswerSpan: ANSWER,
         Features: "Model",

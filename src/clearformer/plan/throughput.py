@@ -51,19 +51,22 @@ def measure(
     recomputed: Recompute,
     counted: Footprint,
     pair_lengths: PairLengths = ASSUMED_LENGTHS,
+    seconds: float | None = None,
 ) -> Throughput:
     """Time a step of `rows` sequences, or of pairs with these lengths, whose footprint is
-    `counted`."""
-    possible = _matmul_rate() / 2 * SECONDS / 4  # operations of a pass that is short enough
+    `counted`; about `seconds` are taken for it, 8 by default."""
+    seconds = SECONDS if seconds is None else seconds
+    possible = _matmul_rate() / 2 * seconds / 4  # operations of a pass that is short enough
     if counted.operations <= possible:
-        passes, updates = _step_seconds(config, rows, recomputed, pair_lengths)
+        passes, updates = _step_seconds(config, rows, recomputed, pair_lengths, seconds)
         return Throughput(counted.operations / passes, updates / counted.parameters, whole=True)
     few, many, some = _reduced(config, rows, counted.operations / possible)
     longer = footprint.footprint(
         many, some, recomputed, accumulated=False, pair_lengths=pair_lengths
     )
     times = [
-        _step_seconds(part, some, recomputed, pair_lengths) for part in dict.fromkeys((few, many))
+        _step_seconds(part, some, recomputed, pair_lengths, seconds)
+        for part in dict.fromkeys((few, many))
     ]
     passes, updates = times[-1]
     each = [after - before for before, after in zip(times[0], times[-1], strict=True)]
@@ -103,7 +106,11 @@ def _reduced(config: RunConfig, rows: int, excess: float) -> tuple[RunConfig, Ru
 
 
 def _step_seconds(
-    config: RunConfig, rows: int, recomputed: Recompute, pair_lengths: PairLengths
+    config: RunConfig,
+    rows: int,
+    recomputed: Recompute,
+    pair_lengths: PairLengths,
+    seconds: float,
 ) -> tuple[float, float]:
     """Median seconds of a forward and backward pass, and of an update."""
     with torch.random.fork_rng(devices=[]):
@@ -117,7 +124,7 @@ def _step_seconds(
         passes: list[float] = []
         updates: list[float] = []
         began = time.perf_counter()
-        while _time_another(len(passes), time.perf_counter() - began):
+        while _time_another(len(passes), time.perf_counter() - began, seconds):
             for optimizer in optimizers:
                 optimizer.zero_grad()
             batch, caches = task_of_run(config).example(config, rows, pair_lengths)
@@ -135,9 +142,9 @@ def _step_seconds(
     return statistics.median(passes[settled:]), statistics.median(updates[settled:])
 
 
-def _time_another(passes: int, seconds: float) -> bool:
+def _time_another(passes: int, elapsed: float, seconds: float) -> bool:
     """Whether to time another pass: at least six, unless they take far too long."""
-    return passes < 2 or seconds < SECONDS * 0.75 or (passes < 6 and seconds < SECONDS * 1.5)
+    return passes < 2 or elapsed < seconds * 0.75 or (passes < 6 and elapsed < seconds * 1.5)
 
 
 def _matmul_rate() -> float:

@@ -25,6 +25,7 @@ def card(run: Run) -> str:
     example = {
         "generate": '"Once"',
         "classify": '"A text" --second "Another"' if model.head.two_texts else '"A text"',
+        "predict": '"A text"',
         "label": '"Mary lives in Paris"',
         "answer": '"Who lives in Paris?" --context "Mary lives in Paris"',
         "fill": '"A [MASK] text"',

@@ -1,62 +1,57 @@
-"""Paired comparison of two classifiers on the same texts."""
+"""Paired comparison of two models on the same texts: classes, labels, numbers or pairs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from clearformer import data
 from clearformer.runs.contamination import lineage
 from clearformer.runs.contamination import notes as contamination_notes
 from clearformer.runs.evaluate_model import Evaluation, Evaluator, Say
-from clearformer.tasks.class_report import ClassReport, class_report
-from clearformer.tasks.class_statistics import PairedTest, paired_test
-from clearformer.tasks.classification import class_names, predict
-from clearformer.tasks.task import EvaluationData
+from clearformer.tasks.class_statistics import PairedErrors, PairedTest
+from clearformer.tasks.registry import task_of_run
+from clearformer.tasks.task import EvaluationData, EvaluationRequest
+from clearformer.tasks.text_report import TextReport
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A second classifier beside the first, on the same texts."""
+    """A second model beside the first, on the same texts."""
 
     name: str
-    report: ClassReport
-    test: PairedTest
+    report: TextReport
+    test: PairedTest | PairedErrors
 
     def lines(self) -> list[str]:
-        return [
-            "",
-            f"second       {self.name}",
-            f"accuracy     {self.report.accuracy:.4f}",
-            f"macro F1     {self.report.macro_f1:.4f}",
-            *self.test.lines(),
-        ]
+        figures = [f"{_shown(name):12} {value:.6g}" for name, value in self.report.metrics.items()]
+        return ["", f"second       {self.name}", *figures, *self.test.lines()]
 
     def document(self) -> dict[str, object]:
-        test = self.test
-        return {
-            "run": self.name,
-            **self.report.metrics,
-            "difference": test.difference,
-            "interval": [test.interval.low, test.interval.high],
-            "first_only": test.first_only,
-            "second_only": test.second_only,
-            "p_value": test.p_value,
-        }
+        return {"run": self.name, **self.report.metrics, **self.test.document()}
+
+
+def _shown(name: str) -> str:
+    return name.replace("_", " ").replace("f1", "F1")
 
 
 def compare(
     first: Evaluation, second: Evaluator, prepared: EvaluationData, note: Say
 ) -> Comparison:
     """Measure `second` on the texts that `first` was measured on, and test the difference."""
-    _, _, table = prepared.content
-    names = class_names(second.config, second.name)
-    table = table.with_labels_of(names)
-    rows = data.encode_rows(table, second.tokenizer, names)
-    report = class_report(predict(second.model, rows, second.config), rows)
+    one, other = prepared.request.config.model, second.config.model
+    if (one.head.text_task, one.head.two_texts) != (other.head.text_task, other.head.two_texts):
+        raise ValueError(
+            f"{second.name} is {other.noun}, but the first run is {one.noun}: compare runs of the "
+            f"same task"
+        )
+    task = task_of_run(second.config)
+    options = replace(prepared.request.options, unknown_label="refuse")
+    request = EvaluationRequest(second.config, second.tokenizer, options, second.places)
+    again = task.prepare_same(request, prepared)
+    report = task.measure(second.model, again)
     if second.checkpoint is not None:
         known = lineage(second.checkpoint, second.config)
-        for each in contamination_notes(known, table.texts, second.places, held_back=False):
+        for each in contamination_notes(known, again.material, second.places, held_back=False):
             note(f"{second.name}: {each}")
     before = first.report
-    assert isinstance(before, ClassReport)
-    return Comparison(str(second.name), report, paired_test(before.right, report.right))
+    assert isinstance(before, TextReport)
+    return Comparison(str(second.name), report, before.compared_with(report))

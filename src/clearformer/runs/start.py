@@ -8,20 +8,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from clearformer.arguments import require_choice
 from clearformer.config import (
     AnswerSpan,
     Classifier,
     DataConfig,
     GenerationDefaults,
     Head,
+    MultiLabelClassifier,
     PairClassifier,
+    Regressor,
     RunConfig,
+    TextTask,
     TokenClassifier,
     run_from_json,
 )
 from clearformer.config.heads import Pool
 from clearformer.families import preset
-from clearformer.families.recipes import going_on, recipe
+from clearformer.families.recipes import going_on, own_data, recipe, without_smoothing
 from clearformer.safe_json import read_run_json
 from clearformer.text.chat_template import ChatTemplate
 
@@ -37,9 +41,18 @@ def starting_config(
     out: Path | None = None,
     resume: bool = False,
     table: bool = False,
+    task: TextTask | None = None,
 ) -> tuple[str, RunConfig]:
     """The name and the config of the run to resume in `out`, of the model to fine-tune in
-    `source`, or of a preset; without a name, one for a text or for a `table`."""
+    `source`, or of a preset; without a name, one for a text or for a `table`. `task` is what is
+    predicted of a text, if that is not what the model predicts anyway."""
+    found, config = _starting_config(name, source, out, resume, table or task is not None)
+    return found, with_task(config, task)
+
+
+def _starting_config(
+    name: str | None, source: Path | None, out: Path | None, resume: bool, table: bool
+) -> tuple[str, RunConfig]:
     if resume and out is not None and (name is None or source is not None):
         saved = saved_config(out)
         if saved is not None:
@@ -60,6 +73,30 @@ def starting_config(
     if name is None:
         name = TABLE_PRESET if table else DEFAULT_PRESET
     return name, preset_config(name)
+
+
+def with_task(config: RunConfig, task: TextTask | None) -> RunConfig:
+    """The config with a head that predicts a class, several labels, or a number of a text."""
+    head = config.model.head
+    if task is None or head.text_task == task:
+        return config
+    require_choice("task", task, tuple(TEXT_TASKS))
+    adapted = CLASSIFY if task == "classes" else task
+    if head.text_task is None or head.two_texts:
+        raise ValueError(
+            f"task is {task!r}, but {config.model.name} is {config.model.noun}: use "
+            f"classifier-small or another classifier, or train {adapted} "
+            f"--from RUN"
+        )
+    learned = head.meaning not in (None, TEXT_TASKS["regression"]("mean").meaning)
+    if learned or config.origin is not None:
+        raise ValueError(
+            f"task is {task!r}, but this run has {config.model.noun}: leave it out, or start anew "
+            f"with train {adapted} --from RUN"
+        )
+    model = replace(config.model, head=TEXT_TASKS[task](head.pool or "mean"))
+    data, train = own_data(config.data, model), without_smoothing(config.train, model)
+    return replace(config, model=model, data=data, train=train)
 
 
 def config_in_file(path: Path) -> RunConfig:
@@ -134,9 +171,16 @@ def _with_template(config: RunConfig, source: Path) -> RunConfig:
     return replace(config, generation=replace(generation, chat_template=template))
 
 
+TEXT_TASKS: dict[TextTask, Callable[[Pool], Head]] = {
+    "classes": lambda pool: Classifier(pool=pool),
+    "multi-label": lambda pool: MultiLabelClassifier(pool=pool),
+    "regression": lambda pool: Regressor(pool=pool),
+}
 # What may stand in place of a preset, with --from.
 ADAPTED: dict[str, Callable[[RunConfig, Path], RunConfig]] = {
-    CLASSIFY: _with_head(lambda pool: Classifier(pool=pool)),
+    CLASSIFY: _with_head(TEXT_TASKS["classes"]),
+    "multi-label": _with_head(TEXT_TASKS["multi-label"]),
+    "regression": _with_head(TEXT_TASKS["regression"]),
     "classify-pairs": _with_head(lambda pool: PairClassifier(pool=pool)),
     "label": _with_head(lambda pool: TokenClassifier()),
     "answer": _with_head(lambda pool: AnswerSpan()),

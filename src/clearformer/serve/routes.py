@@ -122,10 +122,18 @@ async def classify(service: CurrentService, request: TextsRequest) -> Response:
     served.require("classify")
     texts = served.texts(request.texts)
     found = await served.engine.call(lambda: served.model.classify(texts))
-    results = [
-        {"label": each.label, "probabilities": dict(each.probabilities), "cut": each.cut}
-        for each in found
-    ]
+    results = [{**each.answer(), "cut": each.cut} for each in found]
+    return JSONResponse({"model": served.id, "results": results})
+
+
+@others.post("/predict")
+async def predict(service: CurrentService, request: TextsRequest) -> Response:
+    """Predict numbers for texts."""
+    served = service.model(request.model)
+    served.require("predict")
+    texts = served.texts(request.texts)
+    found = await served.engine.call(lambda: served.model.predict(texts))
+    results = [{**each.answer(), "cut": each.cut} for each in found]
     return JSONResponse({"model": served.id, "results": results})
 
 

@@ -8,34 +8,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearformer import data
 from clearformer.escape import escape_line
-from clearformer.table_options import TableFormat
 from clearformer.tasks.class_statistics import Threshold, bootstrap, macro_f1, thresholds
 from clearformer.tasks.measured import standard_error
-from clearformer.tasks.predictions import Prediction, prediction_rows
-from clearformer.tasks.task import Report
+from clearformer.tasks.predictions import Prediction
+from clearformer.tasks.text_report import TextReport, by_class_lines
+
+UNSURE = 0.02  # standard error of an accuracy that tells little
 
 
 @dataclass(frozen=True)
-class ClassReport(Report):
+class ClassReport(TextReport):
     """A classifier on labelled rows."""
 
     names: tuple[str, ...]
     confusion: Tensor  # (classes, classes): a row for each true class, a column for each guess
     loss: float
     calibration: float  # mean gap of confidence and accuracy
-    right: Sequence[float] = ()  # 1 for each text with the right label, 0 for the others
-    total: int = 0
-    cut: int = 0
-    left_out: int = 0  # rows with unknown labels
-    protocol: str = ""
     probabilities: Tensor | None = None  # (texts, classes)
     labels: Tensor | None = None  # (texts,)
-    table: data.Table | None = None  # the texts
-    format: TableFormat = TableFormat()  # how the file of the table is read
-    precision: float | None = None  # goal of the thresholds, or
-    recall: float | None = None
 
     @property
     def accuracy(self) -> float:
@@ -75,28 +66,21 @@ class ClassReport(Report):
             for row, label in pairs
         ]
 
-    def table_rows(
-        self, *, probabilities: bool = False, worst_first: bool = False
-    ) -> list[dict[str, object]]:
-        """Every text with all columns of its table, `predicted`, `probability` and `correct`.
-
-        `probabilities` adds a column for each class; `worst_first` sorts by how wrong it is.
-        """
-        return prediction_rows(
-            self._records(),
-            self.predictions(),
-            probabilities=probabilities,
-            worst_first=worst_first,
-        )
-
-    def _records(self) -> list[dict[str, object]]:
-        table = self.table
-        assert table is not None
-        if table.rows is not None:
-            _, records = data.all_records(table.name, self.format)
-            return [records[row] for row in table.rows]
-        pairs = zip(table.texts, table.labels or (), strict=True)
-        return [{"text": text, "label": label} for text, label in pairs]
+    def remarks(self) -> list[str]:
+        found = []
+        if missing := self.never_predicted:
+            names = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            found.append(
+                f"{names} {'are' if len(missing) > 1 else 'is'} never predicted on the validation "
+                f"texts: give more rows of it, or --class-weights balanced"
+            )
+        error = standard_error(self.right)
+        if error is not None and error > UNSURE:
+            found.append(
+                f"the {self.total:,} validation texts are few: the accuracy is known to "
+                f"about ± {2 * error:.2f}; --validation-fraction holds more back"
+            )
+        return found
 
     def document(self) -> dict[str, object]:
         intervals = bootstrap(self.confusion.numpy())
@@ -159,48 +143,20 @@ class ClassReport(Report):
             f"calibration  {self.calibration:.4f} (mean gap of confidence and accuracy)",
             f"protocol: {self.protocol}",
             *self._tables(),
-            *self._threshold_lines(),
+            *self.threshold_lines(self._thresholds()),
         ]
-
-    def _threshold_lines(self) -> list[str]:
-        """The threshold of each class for the precision or recall that was asked for."""
-        found = self._thresholds()
-        if not found:
-            return []
-        goal = f"precision {self.precision:g}" if self.precision else f"recall {self.recall:g}"
-        width = max(len(escape_line(each.name)) for each in found)
-        lines = ["", f"thresholds for a {goal}, chosen on these texts:"]
-        for each in found:
-            name = f"{escape_line(each.name):{width}}"
-            if each.probability is None:
-                lines.append(f"{name}  none reaches it")
-            else:
-                lines.append(
-                    f"{name}  probability {each.probability:.4f}: precision {each.precision:.4f}, "
-                    f"recall {each.recall:.4f}"
-                )
-        return lines
 
     def _tables(self) -> list[str]:
         """Precision, recall and F1 of each class, and the confusion matrix."""
         shown = [escape_line(name) for name in self.names]
         width = max(len(name) for name in (*shown, "class"))
-        lines = ["", f"{'class':{width}}   texts  precision  recall      F1"]
-        for name, (_, count, precision, recall, f1) in zip(shown, self.by_class(), strict=True):
-            # Recall and F1 of a class without texts are undefined, not zero.
-            rest = f"{recall:.4f}  {f1:.4f}" if count else "     -       -"
-            lines.append(f"{name:{width}} {count:7,}     {precision:.4f}  {rest}")
+        lines = by_class_lines(self.names, self.by_class(), "class")
         cell = max(width, 7)
         lines += ["", "confusion: a row for each true class, a column for each guess"]
         lines.append(" " * width + "".join(f" {name:>{cell}}" for name in shown))
         for name, row in zip(shown, self.confusion.tolist(), strict=True):
             lines.append(f"{name:{width}}" + "".join(f" {count:>{cell},}" for count in row))
         return lines
-
-
-def class_report(probabilities: Tensor, rows: data.Rows) -> ClassReport:
-    """Compare guesses (rows, classes) with the labels of the rows."""
-    return report(probabilities, torch.from_numpy(rows.labels), rows.names)
 
 
 def report(probabilities: Tensor, labels: Tensor, names: tuple[str, ...]) -> ClassReport:
@@ -215,10 +171,10 @@ def report(probabilities: Tensor, labels: Tensor, names: tuple[str, ...]) -> Cla
         confusion,
         float(-true_class.clamp(min=1e-12).log().mean()),
         _calibration_error(confidence, guess == labels),
-        (guess == labels).float().tolist(),
-        len(labels),
-        probabilities=probabilities,
-        labels=labels,
+        probabilities,
+        labels,
+        right=(guess == labels).float().tolist(),
+        total=len(labels),
     )
 
 

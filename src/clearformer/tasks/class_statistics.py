@@ -1,4 +1,4 @@
-"""Statistics of a classifier: macro F1, bootstrap intervals, thresholds, and a paired test.
+"""Statistics of an evaluation: macro F1, bootstrap intervals, thresholds, and paired tests.
 
 Axes: C classes, S resamples.
 """
@@ -6,7 +6,7 @@ Axes: C classes, S resamples.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 RESAMPLES = 2000
+MAX_DRAWS = 2_000_000  # rows in all resamples
 LEVEL = 0.95
 
 
@@ -25,7 +26,10 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        return f"{LEVEL:.0%} interval {self.low:.4f} to {self.high:.4f}"
+        return self.shown()
+
+    def shown(self, digits: str = ".4f") -> str:
+        return f"{LEVEL:.0%} interval {self.low:{digits}} to {self.high:{digits}}"
 
 
 def macro_f1(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -47,6 +51,21 @@ def bootstrap(confusion: NDArray[np.int64], seed: int = 0) -> dict[str, Interval
     matrices = drawn.reshape(RESAMPLES, *confusion.shape)
     accuracy = np.trace(matrices, axis1=1, axis2=2) / total
     return {"accuracy": _interval(accuracy), "macro_f1": _interval(macro_f1(matrices))}
+
+
+def resampled(
+    figures: Callable[[NDArray[np.int64]], Mapping[str, float]], total: int, seed: int = 0
+) -> dict[str, Interval]:
+    """Percentile intervals of figures that are computed from resampled rows.
+
+    With many rows fewer resamples are drawn: they differ less, and each takes longer.
+    """
+    count = min(RESAMPLES, max(200, MAX_DRAWS // max(total, 1)))
+    draw = np.random.default_rng(seed)
+    drawn = [figures(draw.integers(0, total, total)) for _ in range(count)]
+    columns = {name: np.array([each[name] for each in drawn]) for name in drawn[0]}
+    finite = {name: values[np.isfinite(values)] for name, values in columns.items()}
+    return {name: _interval(values) for name, values in finite.items() if len(values)}
 
 
 def _interval(values: NDArray[np.float64]) -> Interval:
@@ -74,12 +93,15 @@ def thresholds(
     recall: float | None = None,
 ) -> list[Threshold]:
     """For each class, the threshold with at least this precision and the highest recall, or with
-    at least this recall and the highest precision."""
+    at least this recall and the highest precision. Labels are classes (texts,), or 1 and 0 for each
+    of several labels (texts, C)."""
+    several = labels.dim() == 2
     found = []
     for index, name in enumerate(names):
         scores = probabilities[:, index].double().numpy()
         order = np.argsort(-scores, kind="stable")
-        ordered, positive = scores[order], (labels.numpy() == index)[order]
+        has = labels.numpy()[:, index] > 0 if several else labels.numpy() == index
+        ordered, positive = scores[order], has[order]
         right = np.cumsum(positive)
         # Texts of the same probability are accepted together.
         last = np.append(ordered[1:] != ordered[:-1], True)
@@ -131,6 +153,10 @@ class PairedTest:
             f"p value      {self.p_value:.4f} (McNemar's exact test): {verdict}",
         ]
 
+    def document(self) -> dict[str, object]:
+        only = {"first_only": self.first_only, "second_only": self.second_only}
+        return {**_tested(self), **only}
+
 
 def paired_test(first: Sequence[float], second: Sequence[float], seed: int = 0) -> PairedTest:
     """Compare which texts (1 right, 0 wrong) two classifiers get right."""
@@ -141,6 +167,53 @@ def paired_test(first: Sequence[float], second: Sequence[float], seed: int = 0) 
     drawn = np.random.default_rng(seed).multinomial(total, cells, size=RESAMPLES)
     interval = _interval((drawn[:, 1] - drawn[:, 0]) / total)
     return PairedTest(total, first_only, second_only, interval, _mcnemar(first_only, second_only))
+
+
+@dataclass(frozen=True)
+class PairedErrors:
+    """The errors of two regression models on the same texts.
+
+    Attributes:
+        difference (float): Mean absolute error of the second minus that of the first.
+        interval (Interval): Of the difference, by bootstrap.
+        p_value (float): How often random exchanges of the two models' errors would make the
+            difference at least as large.
+    """
+
+    texts: int
+    difference: float
+    interval: Interval
+    p_value: float
+
+    def lines(self) -> list[str]:
+        sure = self.p_value < 0.05
+        verdict = "a clear difference" if sure else "too small a difference to tell them apart"
+        return [
+            f"difference   {self.difference:+.6g} in the mean absolute error (second minus first), "
+            f"{self.interval.shown('.6g')}",
+            f"p value      {self.p_value:.4f} (paired permutation test): {verdict}",
+        ]
+
+    def document(self) -> dict[str, object]:
+        return _tested(self)
+
+
+def paired_errors(
+    first: NDArray[np.float64], second: NDArray[np.float64], seed: int = 0
+) -> PairedErrors:
+    """Compare the absolute errors of two models on the same texts."""
+    differences, draw = second - first, np.random.default_rng(seed)
+    mean, total = float(differences.mean()), len(differences)
+    found = resampled(lambda rows: {"mean": float(differences[rows].mean())}, total, seed)
+    count = min(RESAMPLES, max(200, MAX_DRAWS // max(total, 1)))
+    signs = (draw.choice((-1.0, 1.0), total) for _ in range(count))
+    extreme = sum(abs(float((sign * differences).mean())) >= abs(mean) - 1e-12 for sign in signs)
+    return PairedErrors(total, mean, found["mean"], (extreme + 1) / (count + 1))
+
+
+def _tested(test: PairedTest | PairedErrors) -> dict[str, object]:
+    interval = [test.interval.low, test.interval.high]
+    return {"difference": test.difference, "interval": interval, "p_value": test.p_value}
 
 
 def _mcnemar(one: int, other: int) -> float:

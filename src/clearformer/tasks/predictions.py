@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 PREDICTED, PROBABILITY, CORRECT = "predicted", "probability", "correct"
 
@@ -34,40 +35,61 @@ class Prediction:
             return -1.0
         return self.probability - self.probabilities.get(self.label, 0.0)
 
+    def cells(self, *, probabilities: bool, threshold: float | None) -> dict[str, object]:
+        unsure = threshold is not None and self.probability < threshold
+        return {
+            PREDICTED: "" if unsure else self.predicted,
+            PROBABILITY: round(self.probability, 6),
+            **({} if self.correct is None else {CORRECT: self.correct}),
+            **(shares(self.probabilities) if probabilities else {}),
+        }
+
+
+class AnyPrediction(Protocol):
+    """What a model says about a text, as columns of a table."""
+
+    @property
+    def regret(self) -> float:
+        """How wrong it is; below 0 for a right answer, or without one to compare with."""
+        ...
+
+    def cells(self, *, probabilities: bool, threshold: float | None) -> dict[str, object]:
+        """The columns that are added to a row."""
+        ...
+
+
+def shares(probabilities: Mapping[str, float]) -> dict[str, object]:
+    """A column for the probability of each class."""
+    return {f"p({name})": round(share, 6) for name, share in probabilities.items()}
+
 
 def prediction_rows(
     records: Sequence[Mapping[str, object]],
-    predictions: Sequence[Prediction | None],
+    predictions: Sequence[AnyPrediction | None],
     *,
     probabilities: bool = False,
     worst_first: bool = False,
     threshold: float | None = None,
 ) -> list[dict[str, object]]:
-    """Every record with all its columns, then `predicted`, `probability` and, where the right
-    answer is known, `correct`.
+    """Every record with all its columns, then those of its prediction.
 
-    A record without a prediction (None), or with one below `threshold`, has an empty `predicted`.
-    `probabilities` adds a column for each class, `worst_first` puts the most confident mistakes
-    first.
+    A class is `predicted` with its `probability` and, where the right answer is known, `correct`;
+    a record without a prediction (None) has empty fields, and one below `threshold` an empty
+    `predicted`. `probabilities` adds a column for each class, `worst_first` puts the most
+    confident mistakes first.
     """
-    names = next((list(each.probabilities) for each in predictions if each is not None), [])
     columns = list(dict.fromkeys(name for record in records for name in record))
-    with_answer = any(each is not None and each.label is not None for each in predictions)
-    rows = []
-    for record, found in zip(records, predictions, strict=True):
-        row: dict[str, object] = {name: _cell(record.get(name)) for name in columns}
-        unsure = found is None or (threshold is not None and found.probability < threshold)
-        added: dict[str, object] = {
-            PREDICTED: "" if found is None or unsure else found.predicted,
-            PROBABILITY: "" if found is None else round(found.probability, 6),
-        }
-        if with_answer:
-            added[CORRECT] = "" if found is None or found.correct is None else found.correct
-        if probabilities:
-            for name in names:
-                share = "" if found is None else round(found.probabilities[name], 6)
-                added[f"p({name})"] = share
-        rows.append(row | {_free(name, columns): value for name, value in added.items()})
+    found = [
+        {} if each is None else each.cells(probabilities=probabilities, threshold=threshold)
+        for each in predictions
+    ]
+    added = list(dict.fromkeys(name for cells in found for name in cells)) or [PREDICTED]
+    free = {name: _free(name, columns) for name in added}
+    rows: list[dict[str, object]] = [
+        {name: _cell(record.get(name)) for name in columns}
+        | {free[name]: cells.get(name, "") for name in added}
+        for record, cells in zip(records, found, strict=True)
+    ]
     if worst_first:
         regrets = [-2.0 if each is None else each.regret for each in predictions]
         rows = [rows[i] for i in sorted(range(len(rows)), key=lambda i: -regrets[i])]

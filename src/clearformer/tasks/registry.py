@@ -11,11 +11,13 @@ from clearformer.config import (
     Classifier,
     Features,
     MaskedToken,
+    MultiLabelClassifier,
     MultipleChoice,
     NextSentence,
     NextToken,
     PairClassifier,
     Pretraining,
+    Regressor,
     RunConfig,
     Seq2SeqConfig,
     TokenClassifier,
@@ -25,10 +27,13 @@ from clearformer.tasks.chat import ChatTask
 from clearformer.tasks.classification import ClassificationTask
 from clearformer.tasks.features import FeaturesTask
 from clearformer.tasks.masked_token import MaskedTokenTask
+from clearformer.tasks.multi_label import MultiLabelTask
 from clearformer.tasks.next_token import NextTokenTask
 from clearformer.tasks.pretraining import PretrainingTask
+from clearformer.tasks.regression import RegressionTask
 from clearformer.tasks.segments import SegmentTask
 from clearformer.tasks.sentence_pairs import SentencePairTask
+from clearformer.tasks.target import Target
 from clearformer.tasks.task import LoadedTask, Task
 from clearformer.tasks.token_labels import TokenLabelTask
 from clearformer.tasks.translation import TranslationTask
@@ -48,6 +53,10 @@ def task_of(model: AnyModelConfig) -> Task:
             return PretrainingTask(model)
         case PairClassifier():
             return SentencePairTask(model)
+        case MultiLabelClassifier():
+            return MultiLabelTask(model)
+        case Regressor():
+            return RegressionTask(model)
         case Classifier():
             return ClassificationTask(model)
         case TokenClassifier():
@@ -58,6 +67,17 @@ def task_of(model: AnyModelConfig) -> Task:
             return FeaturesTask(model)
         case _:
             assert_never(model.head)
+
+
+def target_of(model: AnyModelConfig, name: object = None) -> Target:
+    """What a model predicts of a whole text; ValueError for any other model."""
+    target = task_of(model).target
+    if target is None:
+        raise ValueError(
+            f"{name or model.name} is {model.noun}, which predicts nothing of a whole text: use "
+            f"clearformer {model.verbs[0]}"
+        )
+    return target
 
 
 # By what the data of a generator holds, where its head alone does not decide.

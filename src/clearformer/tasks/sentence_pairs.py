@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,70 +11,61 @@ import torch
 from torch import Tensor
 
 from clearformer import data
-from clearformer.config import DataConfig, PairClassifier, RunConfig
+from clearformer.config import RunConfig
 from clearformer.core.model import Transformer
 from clearformer.data.examples import Example, Examples, cut_pair, pair_layout, stacked
-from clearformer.data.rows import IGNORE, label_ids
-from clearformer.tasks.class_report import ClassReport, report
-from clearformer.tasks.classification import Classification, class_names
+from clearformer.data.rows import IGNORE
+from clearformer.table_options import EARLIER, LabelledFormat, TableFormat
+from clearformer.tasks.class_report import ClassReport
+from clearformer.tasks.classification import CLASSES, Classification, ClassificationTask
 from clearformer.tasks.examples import ExampleTask, LoadedExamples, row_logits, split
+from clearformer.tasks.labelled_texts import completed, known_part
 from clearformer.tasks.measured import Measured
 from clearformer.tasks.sources import bytes_of, tokenizer_for
 from clearformer.tasks.task import EvaluationData, EvaluationRequest, LoadedTask, Material
+from clearformer.tasks.text_report import TextReport
 from clearformer.text import Tokenizer
 
+FORMAT = fields(TableFormat)  # how the bytes of a table become rows
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Pairs of texts with labels."""
+    """Pairs of texts with labels; `table` has both texts of a pair on two lines."""
 
-    name: str
     pairs: tuple[Pair, ...]
-    labels: tuple[str, ...]
-    rows: tuple[int, ...] | None = None  # where each is in the file
+    table: data.Table
 
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def select(self, rows: Sequence[int]) -> TextPairs:
-        """Only these pairs, in this order."""
-        kept = tuple(self.pairs[row] for row in rows), tuple(self.labels[row] for row in rows)
-        places = None if self.rows is None else tuple(self.rows[row] for row in rows)
-        return TextPairs(self.name, *kept, places)
+    @property
+    def name(self) -> str:
+        return self.table.name
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Both texts of each pair, on two lines."""
-        return tuple("\n".join(pair) for pair in self.pairs)
+        return self.table.texts
 
-    @property
-    def table(self) -> data.Table:
-        return data.Table(self.name, self.texts, self.labels, self.rows)
+    def select(self, rows: Sequence[int]) -> TextPairs:
+        """Only these pairs, in this order."""
+        return TextPairs(tuple(self.pairs[row] for row in rows), self.table.select(rows))
 
 
-def read_text_pairs(path: str, text: str, second: str, label: str) -> TextPairs:
+def read_text_pairs(
+    path: str, text: str, second: str, label: str, options: LabelledFormat = EARLIER
+) -> TextPairs:
     """The pairs of a table, by the names of its columns."""
-    table, others = data.read_table(path, text, label), data.read_table(path, second, None)
-    assert table.labels is not None
-    pairs = tuple(zip(table.texts, others.texts, strict=True))
-    return TextPairs(table.name, pairs, tuple(table.labels), table.rows)
+    table = data.read_table(path, text, label, options, second=second)
+    format = replace(EARLIER, **{each.name: getattr(options, each.name) for each in FORMAT})
+    firsts = data.read_table(path, text, None, format).texts
+    others = data.read_table(path, second, None, format, ("--second-column", "")).texts
+    assert table.rows is not None
+    return TextPairs(tuple((firsts[row], others[row]) for row in table.rows), table)
 
 
 # --- the verb ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PairClassification(Classification):
-    """Two texts with their most likely class and the probability of each class."""
-
-    second: str
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """What was classified, by column."""
-        return {"text": self.text, "second": self.second}
 
 
 def classify_pairs(
@@ -84,18 +74,16 @@ def classify_pairs(
     tokenizer: Tokenizer,
     pairs: Sequence[Pair],
     name: object = None,
-) -> list[PairClassification]:
+) -> list[Classification]:
     """The class of each pair of texts; `name` is the model's in error messages."""
-    names = class_names(config, name)
+    CLASSES.names(config, name)
     if not pairs:
         return []
     examples, cut = encode_pairs(pairs, [IGNORE] * len(pairs), tokenizer, config.model.length)
-    probabilities = predict(model, examples, config).tolist()
+    outputs = predict(model, examples, config).tolist()
     return [
-        PairClassification(
-            first, names[row.index(max(row))], dict(zip(names, row, strict=True)), was_cut, second
-        )
-        for (first, second), row, was_cut in zip(pairs, probabilities, cut, strict=True)
+        CLASSES.result(pair, row, config, was_cut)
+        for pair, row, was_cut in zip(pairs, outputs, cut, strict=True)
     ]
 
 
@@ -121,7 +109,7 @@ def predict(
     model: Transformer, examples: Examples, config: RunConfig, batch_size: int = 32
 ) -> Tensor:
     """Probabilities of each class for each row: (rows, C)."""
-    return torch.stack(row_logits(model, examples, config, batch_size)).softmax(dim=-1)
+    return CLASSES.outputs(torch.stack(row_logits(model, examples, config, batch_size)))
 
 
 # --- the objective -------------------------------------------------------------------------
@@ -130,27 +118,27 @@ def predict(
 class LabelledPairs(LoadedExamples):
     """A table of pairs with their labels."""
 
+    report: ClassReport | None = None  # of the last evaluation
+
     def _load(
         self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None
     ) -> None:
         training, validation = _parts(config)
-        self.names = data.label_names(training.table)
+        head = CLASSES.complete(config.model.head, training.table)
         tokenizer, notes = tokenizer_for(
             config.data, lambda: iter(training.texts), bytes_of(training.texts), tokenizer
         )
         (rows, cut), (held_back, _) = (
             encode_pairs(
                 part.pairs,
-                label_ids(part.table, self.names).tolist(),
+                CLASSES.encode(part.table, head).tolist(),
                 tokenizer,
                 config.model.length,
             )
             for part in (training, validation)
         )
-        head = config.model.head
-        assert isinstance(head, PairClassifier)
-        head = replace(head, classes=len(self.names), names=self.names)
         self.start(config, tokenizer, head, rows, held_back)
+        notes = (*training.table.notes, *notes)
         if any(cut):
             notes = (*notes, f"{sum(cut):,} of {len(cut):,} pairs are longer than "
                      f"{config.model.length} tokens and were cut")  # fmt: skip
@@ -158,18 +146,35 @@ class LabelledPairs(LoadedExamples):
 
     def evaluate(self, model: Transformer) -> Measured:
         guesses = predict(model, self.validation, self.config, self.evaluation_batch)
-        found = report(guesses, _targets(self.validation), self.names)
-        return Measured(found.metrics, found.right, f"{len(self.validation):,} pairs")
+        self.report = CLASSES.report(guesses, _targets(self.validation), self.config.model.head)
+        scores = self.report.scores(self.metric)
+        return Measured(self.report.metrics, scores, f"{len(self.validation):,} pairs")
 
     def chance(self) -> float:
-        return math.log(len(self.names))
+        return CLASSES.chance(self.config.model.head)
+
+    def prepare(self, model: Any) -> None:
+        labels = _targets(self.batches.examples).numpy()
+        CLASSES.prepare(model.head, labels, self.config)
+
+    def remarks(self) -> list[str]:
+        return [] if self.report is None else self.report.remarks()
+
+    def baseline(self) -> str | None:
+        training, validation = _parts(self.config)
+        found = CLASSES.baseline(training.table, validation.table)
+        return None if found is None else str(found)
 
 
 class SentencePairTask(ExampleTask):
     """Predict the label of two texts."""
 
+    target: ClassVar[Any] = CLASSES
     metric: ClassVar[str] = "accuracy"
     larger_is_better: ClassVar[bool] = True
+    metrics: ClassVar[dict[str, bool]] = ClassificationTask.metrics
+    class_weights: ClassVar[bool] = True
+    training_share: ClassVar[bool] = True
     counted: ClassVar[str] = "pairs"
     padded: ClassVar[bool] = True
     evaluation_rows: ClassVar[int | None] = 32
@@ -183,55 +188,64 @@ class SentencePairTask(ExampleTask):
 
     def evaluation_data(self, request: EvaluationRequest) -> EvaluationData:
         config, options = request.config, request.options
-        names = class_names(config)
         if options.own_part is not None:
-            found = _parts(config)[options.own_part]
-        else:
-            own = config.data
-            columns = (
-                options.text or own.text_column,
-                options.second or own.second_column,
-                options.label or own.label_column,
-            )
-            found = read_text_pairs(options.data or own.source, *columns)
-        left_out = 0
-        if options.unknown_label == "skip":
-            known = [row for row, label in enumerate(found.labels) if label in names]
-            left_out = len(found) - len(known)
-            found = found.select(known)
-        notes = (f"{left_out:,} rows with unknown labels are left out",) if left_out else ()
-        labels = label_ids(found.table, names).tolist()
-        encoded = encode_pairs(found.pairs, labels, request.tokenizer, config.model.length)
-        return EvaluationData(request, found.name, found.texts, (*encoded, left_out, found), notes)
-
-    def measure(self, model: Transformer, prepared: EvaluationData) -> ClassReport:
-        request = prepared.request
-        rows, cut, left_out, pairs = prepared.content
-        names = class_names(request.config)
-        found = report(predict(model, rows, request.config), _targets(rows), names)
-        protocol = f"{len(rows):,} pairs; {request.options.describe(prepared.name)}"
-        return replace(
-            found,
-            left_out=left_out,
-            cut=sum(cut),
-            protocol=protocol,
-            table=pairs.table,
-            precision=request.options.precision,
-            recall=request.options.recall,
+            return self._prepared(request, _parts(config)[options.own_part])
+        own = config.data
+        columns = (
+            options.text or own.text_column,
+            options.second or own.second_column,
+            options.label or own.label_column,
         )
+        source = options.data or own.source
+        return self._prepared(request, read_text_pairs(source, *columns, options.table))
+
+    def prepare_same(self, request: EvaluationRequest, prepared: EvaluationData) -> EvaluationData:
+        _, _, _, pairs = prepared.content
+        return self._prepared(request, pairs)
+
+    def _prepared(self, request: EvaluationRequest, found: TextPairs) -> EvaluationData:
+        config, head = request.config, request.config.model.head
+        notes, whole = list(found.table.notes), found.table
+        table, left_out = known_part(
+            replace(whole, rows=tuple(range(len(whole)))), request, CLASSES
+        )
+        if left_out:
+            notes.append(f"{left_out:,} rows with unknown labels are left out")
+        assert table.rows is not None
+        found = TextPairs(
+            tuple(found.pairs[row] for row in table.rows),
+            replace(whole.select(table.rows), labels=table.labels),
+        )
+        labels = CLASSES.encode(found.table, head).tolist()
+        encoded = encode_pairs(found.pairs, labels, request.tokenizer, config.model.length)
+        content = (*encoded, left_out, found)
+        return EvaluationData(request, found.name, found.texts, content, tuple(notes))
+
+    def measure(self, model: Transformer, prepared: EvaluationData) -> TextReport:
+        config = prepared.request.config
+        rows, cut, left_out, pairs = prepared.content
+        found = CLASSES.report(predict(model, rows, config), _targets(rows), config.model.head)
+        more = {"table": pairs.table, "left_out": left_out, "cut": sum(cut)}
+        return completed(found, prepared, f"{len(rows):,} pairs", **more)
 
 
 def _targets(examples: Examples) -> Tensor:
     return torch.tensor([int(row.target) for row in examples.rows])
 
 
-def _parts(config: RunConfig) -> tuple[Any, Any]:
-    """Training and validation pairs."""
+def _parts(config: RunConfig) -> tuple[TextPairs, TextPairs]:
+    """Training and validation pairs, the former with the notes on the whole table."""
+    own, notes = config.data, list[str]()
 
     def read(path: str) -> TextPairs:
-        columns: DataConfig = config.data
-        return read_text_pairs(
-            path, columns.text_column, columns.second_column, columns.label_column
-        )
+        columns = own.text_column, own.second_column, own.label_column
+        found = read_text_pairs(path, *columns, own.table)
+        notes.extend(found.table.notes)
+        return found
 
-    return split(config, read)
+    training, validation = split(config, read)
+    if own.training_share < 1:
+        table, seed = training.table, config.train.seed
+        share = data.share_of_indices(table.texts, table.labels, own.training_share, seed)
+        training = training.select(share)
+    return replace(training, table=replace(training.table, notes=tuple(notes))), validation

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clearformer import data
 from clearformer.config import DataConfig
+from clearformer.data.label_forms import task_hint
 from clearformer.data.table_files import ending_of
 from clearformer.text import Tokenizer
 from clearformer.text import train as train_tokenizer
@@ -101,19 +102,26 @@ def beginning(text: data.TextSource, size: int) -> data.TextSource:
 
 
 def tables(
-    config: DataConfig, folders: data.DataFolders, seed: int
+    config: DataConfig,
+    folders: data.DataFolders,
+    seed: int,
+    form: data.LabelForm = data.ONE_LABEL,
 ) -> tuple[data.Table, data.Table]:
     """The training rows and the validation rows; the notes of a split table are on the former."""
-    training, validation = _whole_tables(config, folders, seed)
-    return data.share_of_rows(training, config.training_share, seed), validation
+    training, validation = _whole_tables(config, folders, seed, form)
+    share = config.training_share
+    return data.share_of_rows(training, share, seed, form.stratified), validation
 
 
 def _whole_tables(
-    config: DataConfig, folders: data.DataFolders, seed: int
+    config: DataConfig, folders: data.DataFolders, seed: int, form: data.LabelForm
 ) -> tuple[data.Table, data.Table]:
     options = config.table
+    if not config.source:
+        raise ValueError("this model learns from a table of yours: give it as --data")
     if config.source in data.CORPORA:
         corpus = data.corpus(config.source)
+        require_form(config.source, form)
         if not isinstance(corpus, data.LabelledCorpus):
             names = [n for n, c in data.CORPORA.items() if isinstance(c, data.LabelledCorpus)]
             raise ValueError(
@@ -122,19 +130,41 @@ def _whole_tables(
             )
         table = corpus.read("train", folders)
     else:
-        table = _own_table(config, config.source)
+        table = _own_table(config, config.source, form)
     if config.validation is not None:
-        names = sorted(set(table.labels or ()))
-        validation = _own_table(config, config.validation)
-        return table, validation.with_labels_of(names) if options.normalize_labels else validation
-    table = table.without_rare(options.rare)
-    keep_rare = options.rare == "keep"
-    training, validation = data.split_rows(table, config.validation_fraction, seed, keep_rare)
-    return replace(training, notes=table.notes), validation
+        validation = _own_table(config, config.validation, form)
+        if options.normalize_labels:
+            validation = validation.with_labels_of(form.names(table.labels or ()), form)
+        return table, validation
+    return split_table(table, config.validation_fraction, seed, form, options.rare)
 
 
-def _own_table(config: DataConfig, source: str) -> data.Table:
-    return data.read_table(source, config.text_column, config.label_column, config.table)
+def require_form(corpus: str, form: data.LabelForm) -> None:
+    """Refuse a corpus for a model that learns something else than classes."""
+    if not form.stratified:
+        raise ValueError(
+            f"{corpus} has one class for each text: leave out --task, or give a table of yours as "
+            f"--data"
+        )
+
+
+def split_table(
+    table: data.Table, share: float, seed: int, form: data.LabelForm, rare: str = "keep"
+) -> tuple[data.Table, data.Table]:
+    """The training rows, with the notes, and the validation rows; classes of one text by `rare`."""
+    if form.stratified:
+        table = table.without_rare(rare)
+    try:
+        parts = data.split_rows(table, share, seed, rare == "keep", form.stratified)
+    except ValueError as problem:
+        hint = task_hint(table.labels or ()) if form.stratified else None
+        raise ValueError(f"{problem}{'' if hint is None else f'; {hint}'}") from None
+    return replace(parts[0], notes=table.notes), parts[1]
+
+
+def _own_table(config: DataConfig, source: str, form: data.LabelForm) -> data.Table:
+    columns = config.text_column, config.label_column
+    return data.read_table(source, *columns, config.table, form=form)
 
 
 def bytes_of(texts: Iterable[str]) -> int:

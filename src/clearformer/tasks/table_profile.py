@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from clearformer import data
@@ -14,6 +14,9 @@ from clearformer.text import train as train_tokenizer
 SAMPLED = 20_000  # texts from which lengths are estimated
 BINS = (8, 16, 32, 64, 128, 256, 512, 1024)
 BAR = 30  # characters of the longest bar
+MOST_DISTINCT = 100_000  # different values of a column that are counted
+MOST_LABELS = 20  # in one line
+EXAMPLES = 100  # texts that a profile keeps
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,11 @@ class Column:
     filled: int
     distinct: int
     example: str
+
+    @property
+    def different(self) -> str:
+        many = self.distinct > MOST_DISTINCT
+        return f"more than {MOST_DISTINCT:,}" if many else f"{self.distinct:,}"
 
 
 @dataclass(frozen=True)
@@ -37,22 +45,35 @@ class TableProfile:
     classes: dict[str, tuple[int, int]]  # rows in the training part and in the validation part
     lengths: tuple[int, ...]  # of sampled texts, in tokens of the words tokenizer
     notes: tuple[str, ...] = field(default=())
+    numbers: tuple[float, ...] = ()  # to predict
+    examples: tuple[tuple[str, str], ...] = ()  # the first texts with their labels
 
     def lines(self) -> list[str]:
         """The profile as `clearformer data` prints it."""
         lines = [f"{self.name}: {self.rows:,} rows, {len(self.columns)} columns"]
         width = max((len(each.name) for each in self.columns), default=0)
         lines += [
-            f"  {each.name:{width}}  {each.filled:,} filled, {each.distinct:,} different, such as "
+            f"  {each.name:{width}}  {each.filled:,} filled, {each.different} different, such as "
             f"{each.example!r}"
             for each in self.columns[:30]
         ]
-        labels = ", ".join(
-            f"{name} {sum(counts):,}" for name, counts in sorted(self.classes.items())
-        )
-        lines += ["", f"{self.texts:,} texts; labels: {labels or 'none'}"]
+        ordered = sorted(self.classes.items())
+        labels = ", ".join(f"{name} {sum(counts):,}" for name, counts in ordered[:MOST_LABELS])
+        labels += ", ..." if len(ordered) > MOST_LABELS else ""
+        held = self._number_line() or f"labels: {labels or 'none'}"
+        lines += ["", f"{self.texts:,} texts; {held}"]
         lines += self._class_lines() + self._length_lines()
         return lines + ([""] if self.notes else []) + [f"note: {note}" for note in self.notes]
+
+    def _number_line(self) -> str:
+        if not self.numbers:
+            return ""
+        low, high = min(self.numbers), max(self.numbers)
+        mean, spread = statistics.fmean(self.numbers), statistics.pstdev(self.numbers)
+        return (
+            f"numbers from {low:.6g} to {high:.6g}, mean {mean:.6g}, standard deviation "
+            f"{spread:.6g}"
+        )
 
     def _class_lines(self) -> list[str]:
         if not self.classes:
@@ -103,6 +124,14 @@ class TableProfile:
                 "median": ordered[len(ordered) // 2] if ordered else 0,
                 "longest": ordered[-1] if ordered else 0,
             },
+            "numbers": None
+            if not self.numbers
+            else {
+                "lowest": min(self.numbers),
+                "highest": max(self.numbers),
+                "mean": statistics.fmean(self.numbers),
+                "std": statistics.pstdev(self.numbers),
+            },
             "notes": list(self.notes),
         }
 
@@ -120,20 +149,25 @@ def profile_table(
     validation_fraction: float = 0.1,
     seed: int = 0,
     length: int | None = None,
+    form: data.LabelForm = data.ONE_LABEL,
 ) -> TableProfile:
-    """Read a table as training would, and describe it; `length` is the context of a model."""
-    names, records = data.all_records(path, options, text)
-    table = data.read_table(path, text, label, options)
-    kept = table.without_rare(options.rare)
+    """Read a table as training would, and describe it; `length` is the context of a model, `form`
+    what the label column holds."""
+    rows, columns = _columns(path, options, text)
+    table = data.read_table(path, text, label, options, form=form)
+    kept = table.without_rare(options.rare) if form.stratified else table
     notes = list(kept.notes)
     try:
         training, validation = data.split_rows(
-            kept, validation_fraction, seed, options.rare == "keep"
+            kept, validation_fraction, seed, options.rare == "keep", form.stratified
         )
     except ValueError as problem:
         notes.append(f"it cannot be split: {problem}")
         training, validation = kept, kept.select([])
-    counts = Counter(training.labels or ()), Counter(validation.labels or ())
+    counts = [
+        Counter(part for each in some.labels or () for part in form.parts(each))
+        for some in (training, validation)
+    ]
     classes = {name: (counts[0][name], counts[1][name]) for name in counts[0] | counts[1]}
     notes += _remarks(training, validation, classes)
     sample = table.texts[:: max(1, len(table) // SAMPLED)]
@@ -144,17 +178,49 @@ def profile_table(
         notes.append(
             f"{cut:,} of {len(lengths):,} texts have more than {length:,} tokens and would be cut"
         )
-    columns = tuple(_column(name, [record.get(name) for record in records]) for name in names)
+    is_number = form is data.NUMBERS
+    numbers = tuple(float(each) for each in table.labels or ()) if is_number else ()
+    shown = tuple(zip(table.texts[:EXAMPLES], table.labels or (), strict=False))
     return TableProfile(
-        str(path), len(records), columns, len(table), classes, lengths, tuple(notes)
+        str(path), rows, columns, len(table), classes, lengths, tuple(notes), numbers, shown
     )
 
 
-def _column(name: str, values: Sequence[object]) -> Column:
-    filled = [str(value) for value in values if value is not None and str(value).strip()]
-    example = filled[0] if filled else ""
-    shown = example if len(example) <= 50 else f"{example[:49]}…"
-    return Column(name, len(filled), len(set(filled)), shown)
+def _columns(path: str, options: TableOptions, text: str) -> tuple[int, tuple[Column, ...]]:
+    """The number of rows, and the columns; the rows are counted as they are read, not kept."""
+    file = data.open_table(path, options, text)
+    found: dict[str, ColumnCount] = {}
+    rows = 0
+    for _, record in file.records:
+        rows += 1
+        for name, value in record.items():
+            if name not in found:
+                found[name] = ColumnCount()
+            found[name].add(value)
+    names = file.columns or tuple(found)
+    return rows, tuple(found.get(name, ColumnCount()).column(name) for name in names)
+
+
+class ColumnCount:
+    """Counts the values of a column; different ones up to a limit, by their hashes."""
+
+    def __init__(self) -> None:
+        self.filled = 0
+        self.example = ""
+        self.seen: set[int] = set()
+
+    def add(self, value: object) -> None:
+        shown = "" if value is None else str(value)
+        if not shown.strip():
+            return
+        if not self.filled:
+            self.example = shown if len(shown) <= 50 else f"{shown[:49]}…"
+        self.filled += 1
+        if len(self.seen) <= MOST_DISTINCT:
+            self.seen.add(hash(shown))
+
+    def column(self, name: str) -> Column:
+        return Column(name, self.filled, len(self.seen), self.example)
 
 
 def _remarks(

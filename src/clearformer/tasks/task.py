@@ -140,6 +140,7 @@ class Task:
     padded: ClassVar[bool] = False  # batches are padded to their longest row, not filled
     evaluation_rows: ClassVar[int | None] = None  # None: an evaluation needs less than a step
     loaded: ClassVar[type[LoadedTask] | None] = None  # the task with its data
+    target: ClassVar[Any] = None  # what is predicted of a whole text: a `Target`; None: nothing
 
     def load(
         self, config: RunConfig, folders: data.DataFolders, tokenizer: Tokenizer | None = None
@@ -183,6 +184,13 @@ class Task:
         """Evaluate a model on prepared data: a `Report`."""
         raise self._no_objective("has nothing to evaluate here")
 
+    def prepare_same(self, request: EvaluationRequest, prepared: EvaluationData) -> EvaluationData:
+        """Prepare the texts that another model was evaluated on, to compare the two."""
+        raise ValueError(
+            f"a second run is for models that classify or predict, but {self.model.name} is "
+            f"{self.model.noun}"
+        )
+
     def _no_objective(self, limitation: str) -> ValueError:
         return ValueError(
             f"{self.model.name} is {self.model.noun}, which {limitation}: use clearformer embed, "
@@ -218,13 +226,13 @@ class LoadedTask:
             )
         if config.train.class_weights is not None and not task.class_weights:
             raise ValueError(
-                f"train.class_weights is for classifiers of single texts, but this is "
-                f"{config.model.noun}: leave it out"
+                f"train.class_weights is for classifiers, but this is {config.model.noun}: leave "
+                f"it out"
             )
         if config.data.training_share < 1 and not task.training_share:
             raise ValueError(
-                f"data.training_share is for generators and for classifiers of single texts, but "
-                f"this is {config.model.noun}: leave it out"
+                f"data.training_share is for generators and for models that classify or predict, "
+                f"but this is {config.model.noun}: leave it out"
             )
         self._load(config, folders, tokenizer)
 

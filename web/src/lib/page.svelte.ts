@@ -26,6 +26,10 @@ const start = {
   log: false,
   lesson: 0,
   guide: true,
+  // changes: "part.layer.head,..." ("m" for the MLP), and "part.layer.head.i.j.weight,..."
+  off: "",
+  set: "",
+  other: "",
   // without parameters
   words: "",
   x: "",
