@@ -34,7 +34,7 @@ NUMBER = re.compile(r"-?(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)?|∞)|NaN")
 STAGES = (
     "attn_in", "attn_out", "q_proj", "k_proj", "q", "k", "v", "scores_raw", "scores_scaled",
     "bias", "scores_masked", "weights", "head_out", "resid_pre", "resid_mid", "resid_post",
-    "mlp_pre", "mlp_hidden", "mlp_out",
+    "mlp_pre", "mlp_hidden", "mlp_out", "attn_norm_scale", "mlp_norm_scale", "final_norm_scale",
 )  # fmt: skip
 
 
