@@ -8,7 +8,8 @@ what is compared is the time of a new token: that of 65 tokens less that of 1, o
 of the bandwidth is the bytes of all weights over that time, over what summing up half a gigabyte
 reads in the same rounds: as torch lays it down, and in large pages, where our weights are.
 Memory is what a process of its own holds more after loading and writing than before. At the end
-it is printed where the time goes (torch's profiler). CTranslate2 takes part if it is installed.
+it is printed where the time goes (torch's profiler). CTranslate2 and llama.cpp take part if they
+are installed; llama.cpp gets the same shape as a GGUF file, and keeps its keys in float16.
 
 Each contestant has a process of its own, unless they are all put `--together` (turns.py).
 
@@ -34,11 +35,12 @@ from profiled import profile
 
 from clearformer.builder import build, outline
 from clearformer.config import GenerationDefaults
-from clearformer.families import gpt2
+from clearformer.families import gpt2, modern
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import GenerationConfig
 from clearformer.generate.stream import generate_many
+from clearformer.inference import int4
 from clearformer.inference.huge_pages import use_huge_pages
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import pack, use_fast_products
@@ -46,6 +48,18 @@ from clearformer.inference.packed_linear import pack, use_fast_products
 PROMPT, NEW, LONG = 128, 64, 1000
 SHAPES = {
     "gpt2-small": gpt2("small"),
+    # 12 layers of 768 as in Llama: rotary positions, RMS norms, gated, half as many key heads.
+    "llama-100m": replace(
+        modern("tiny"),
+        vocabulary=32_000,
+        length=1024,
+        layers=12,
+        width=768,
+        heads=12,
+        key_heads=6,
+        hidden=2048,
+        query_key_norm=None,
+    ),
     "small": replace(gpt2("small"), vocabulary=256, length=256, width=256, heads=8, hidden=1024),
 }
 Write = Callable[[Sequence[Sequence[int]], int], None]  # prompts, how many new tokens
@@ -144,6 +158,17 @@ def ctranslate2(shape: str, kind: str) -> Write:
     return write
 
 
+def llama_cpp(shape: str, kind: Any, batch: int) -> Write:
+    from llama_cpp_peer import LlamaCpp
+
+    decode = LlamaCpp(SHAPES[shape], kind, batch, context=LONG + 24 if batch == 1 else 256)
+
+    def write(prompts: Sequence[Sequence[int]], new: int) -> None:
+        decode(prompts, new)
+
+    return write
+
+
 def compare(
     title: str, batch: int, contestants: Sequence[Entry], options: argparse.Namespace,
     new: int = NEW, prompt: int = PROMPT, weights: int = 0,
@@ -237,14 +262,24 @@ def where_time_goes() -> None:
         profile(title, partial(write, prompts, NEW))
 
 
-def peers(shape: str, kind: str = "float32") -> list[Entry]:
+GGUF = {"float32": "f32", "int8": "q8_0", "int4": "q4_0"}
+
+
+def peers(shape: str, kind: str = "float32", batch: int = 1) -> list[Entry]:
     found = []
-    if kind == "float32":
+    is_gpt2 = shape != "llama-100m"
+    if kind == "float32" and is_gpt2:
         found.append(Entry("transformers", partial(hugging_face, shape)))
-    if find_spec("ctranslate2") is None:
-        print("CTranslate2 is not installed: without it")
+    if kind != "int4" and is_gpt2:
+        if find_spec("ctranslate2") is None:
+            print("CTranslate2 is not installed: without it")
+        else:
+            found.append(Entry(f"CTranslate2 {kind}", partial(ctranslate2, shape, kind)))
+    if find_spec("llama_cpp") is None:
+        print("llama.cpp is not installed: without it")
     else:
-        found.append(Entry(f"CTranslate2 {kind}", partial(ctranslate2, shape, kind)))
+        make = partial(llama_cpp, shape, GGUF[kind], batch)
+        found.append(Entry(f"llama.cpp {GGUF[kind]}", make))
     return found
 
 
@@ -255,7 +290,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         nargs="*",
-        default=["one", "prefill", "int8", "eight", "small", "memory", "profile"],
+        default=["one", "prefill", "int8", "int4", "eight", "llama", "small", "memory", "profile"],
     )
     arguments = parser.parse_args()
     if arguments.held:
@@ -282,10 +317,22 @@ def main() -> None:
             *peers("gpt2-small", "int8"),
         ]
         meet("GPT-2 small, int8, batch 1", 1, everyone, weights=weights // 4)
+    if "int4" in arguments.only:
+        everyone = [
+            Entry("clearformer int4", partial(mine, int4.quantize)),
+            *peers("gpt2-small", "int4"),
+        ]
+        meet("GPT-2 small, int4, batch 1", 1, everyone)
+    if "llama" in arguments.only:
+        for kind, arrange in (
+            ("float32", use_fast_products), ("int8", quantize), ("int4", int4.quantize)
+        ):  # fmt: skip
+            own = Entry(f"clearformer {kind}", partial(ours, "llama-100m", arrange))
+            meet(f"Llama shape, {kind}, batch 1", 1, [own, *peers("llama-100m", kind)])
     if "eight" in arguments.only:
         everyone = [
             Entry("clearformer", partial(mine, partial(pack, rows=8))),
-            *peers("gpt2-small"),
+            *peers("gpt2-small", batch=8),
         ]
         meet("GPT-2 small, float32, batch 8", 8, everyone)
     if "small" in arguments.only:

@@ -261,6 +261,36 @@ def prompt_rows():
     return beside("plain_beams").PromptRows
 
 
+@pytest.fixture(scope="session")
+def adapter_run():
+    """Writes a run with an adapter whose weights are drawn, for the model of another run."""
+
+    def write(base, out, adapter, seed=1):
+        from clearformer.adapters.attach import attach
+        from clearformer.config import Origin
+        from clearformer.hub.peft_import import ImportedAdapter
+        from clearformer.runs import finetune, load, state
+
+        opened = load.open_run(base)
+        config = opened.config
+        model = build(config.model)
+        finetune.load_pretrained(model, config.model, opened)
+        attach(model, adapter, seed=0)
+        generator = torch.Generator().manual_seed(seed)
+        tensors = {
+            name: each + 0.2 * torch.randn(each.shape, generator=generator)
+            for name, each in state.weights(model, state.ADAPTER).items()
+        }
+        config = replace(
+            config,
+            train=TrainConfig(learning_rate=1.0, batch_size=1, steps=1, adapter=adapter),
+            origin=Origin(folder=str(base), sha256=finetune.identity(opened.checkpoint)),
+        )
+        return ImportedAdapter("drawn", opened, config, tensors, ()).write(out)
+
+    return write
+
+
 # --- models small enough for many steps ---------------------------------------------------
 
 

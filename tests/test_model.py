@@ -234,9 +234,18 @@ def test_optimized_models_generate_same_text(runs, generator):
     assert len(int8.generate("12 b", max_tokens=5).encode()) >= 5
 
 
+def test_int4_needs_a_cpu(runs, monkeypatch):
+    monkeypatch.setattr("clearformer.model._device", lambda device: torch.device("cuda"))
+    with pytest.raises(
+        ValueError, match=r"^`weights` is int4, which needs a CPU, but `device` is c"
+    ):
+        cf.load(runs / "generator", weights="int4", device="cuda")
+
+
 def test_rejects_saving_quantized_or_packed_model(runs, tmp_path):
     for model, why in (
         (cf.load(runs / "generator", weights="int8"), "was quantized"),
+        (cf.load(runs / "generator", weights="int4"), "was quantized"),
         (cf.load(runs / "generator").optimize(4), "was packed by optimize"),
     ):
         for write in (model.save, model.export):
@@ -387,6 +396,8 @@ def test_saved_and_exported_models_generate_same_text(generator, tmp_path):
     folder = generator.export(tmp_path / "theirs").path
     assert cf.load(folder).generate("12 b", max_tokens=8) == text
     int8 = generator.export(tmp_path / "int8", to="int8").path
+    with pytest.raises(ValueError, match="has weights in int8: make int4 of the run that it was"):
+        cf.load(int8, weights="int4")
     with pytest.raises(ValueError, match="has int8 weights, which are for inference"):
         cf.load(int8).save(tmp_path / "again")
     with pytest.raises(ValueError, match="`to` is 'onnx', but it must be one of huggingface"):

@@ -21,18 +21,31 @@ from clearformer import moved, openmp
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from clearformer import config, core, data, families, learn
+    from clearformer import (
+        config,
+        core,
+        data,
+        families,
+        interpretability,
+        interventions,
+        learn,
+    )
     from clearformer.builder import build
     from clearformer.compressor.codec import compress, decompress
     from clearformer.compressor.proof import prove
+    from clearformer.config import DoRA, LoRA
     from clearformer.explore.trace import Trace, trace
     from clearformer.families import preset, presets
-    from clearformer.model import Model, load
+    from clearformer.interpretability.watch import watch
+    from clearformer.model import Model, load, merge
     from clearformer.run_training import Training, train
+    from clearformer.runs.log_writers import tensorboard
     from clearformer.verification.check import verify
 
 # Public names, and where each comes from; a name without a module is a module itself.
 PUBLIC = {
+    "DoRA": "clearformer.config",
+    "LoRA": "clearformer.config",
     "Model": "clearformer.model",
     "Trace": "clearformer.explore.trace",
     "Training": "clearformer.run_training",
@@ -43,17 +56,24 @@ PUBLIC = {
     "data": None,
     "decompress": "clearformer.compressor.codec",
     "families": None,
+    "interpretability": None,
+    "interventions": None,
     "learn": None,
     "load": "clearformer.model",
+    "merge": "clearformer.model",
     "preset": "clearformer.families",
     "presets": "clearformer.families",
     "prove": "clearformer.compressor.proof",
+    "tensorboard": "clearformer.runs.log_writers",
     "trace": "clearformer.explore.trace",
     "train": "clearformer.run_training",
     "verify": "clearformer.verification.check",
+    "watch": "clearformer.interpretability.watch",
 }
 
 __all__ = [
+    "DoRA",
+    "LoRA",
     "Model",
     "Trace",
     "Training",
@@ -65,14 +85,19 @@ __all__ = [
     "data",
     "decompress",
     "families",
+    "interpretability",
+    "interventions",
     "learn",
     "load",
+    "merge",
     "preset",
     "presets",
     "prove",
+    "tensorboard",
     "trace",
     "train",
     "verify",
+    "watch",
 ]
 
 moved.install()

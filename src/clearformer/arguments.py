@@ -12,10 +12,11 @@ import numbers
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from clearformer.did_you_mean import nearest
 
+Weights = Literal["float32", "int8", "int4"]  # the forms of a model's weights for inference
 Text = str | Sequence[int]  # a string, or the token ids of one text
 
 P = ParamSpec("P")

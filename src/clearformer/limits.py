@@ -12,6 +12,9 @@ MAX_RECORDS = 5_000_000  # lines of one of these files
 MAX_SPM_BYTES = 64 * 2**20  # bytes of a SentencePiece model; published ones have about 1 million
 MAX_SHARDS = 1000  # shards of one checkpoint
 MAX_PICKLE_BYTES = 50 * 2**30  # bytes of a .bin or .pt file
+MAX_GGUF_HEADER_BYTES = 64 * 2**20  # bytes before the tensors; large vocabularies need 15 million
+MAX_GGUF_KEYS, MAX_GGUF_TENSORS = 10_000, 100_000
+MAX_GGUF_ITEMS = 2**22  # items of an array: tokens, merges, scores
 
 # --- archives ------------------------------------------------------------------------------
 

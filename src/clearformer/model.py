@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from clearformer import limits
 from clearformer.arguments import (
     Text,
+    Weights,
     as_batch,
     as_path,
     as_questions,
@@ -34,11 +35,11 @@ from clearformer.generate.language_model import LanguageModel, require_ids
 from clearformer.generate.options import Generation, GenerationOptions
 from clearformer.generate.stream import StopCondition, never
 from clearformer.inference.huge_pages import use_huge_pages
-from clearformer.inference.int8 import quantize
 from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import pack, replace_linears, use_fast_products
 from clearformer.inference.shared_copy import shared_copy
-from clearformer.runs.load import has_int8, is_run, open_any, require_floats
+from clearformer.inference.weights import QUANTIZERS, WEIGHTS
+from clearformer.runs.load import has_int8, is_peft, is_run, open_any, require_floats
 from clearformer.table_options import LabelledFormat
 from clearformer.text import Tokenizer
 from clearformer.training.device import device_of
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from clearformer.generate.stream import Completion
     from clearformer.generate.translate import Translation, Translator
     from clearformer.hub.exporting import Exported
+    from clearformer.hub.gguf_export import GGUFWeights
+    from clearformer.interventions import Edit
     from clearformer.runs.checkpoint import Checkpoint
     from clearformer.runs.evaluate_model import Evaluation, Evaluator
     from clearformer.runs.metrics import Metrics
@@ -69,7 +72,6 @@ TextPair = tuple[str, str]
 # One text or its ids; several of them; a list of these for each prompt.
 Generated = str | list[int] | list[str] | list[list[int]] | list[list[str] | list[list[int]]]
 DTYPES = ("float32", "float64", "bfloat16", "float16")
-WEIGHTS = ("float32", "int8")
 
 
 @check_keywords
@@ -78,8 +80,9 @@ def load(
     *,
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype | None = None,
-    weights: Literal["float32", "int8"] = "float32",
+    weights: Weights = "float32",
     tokenizer: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] | None = None,
     allow_bin: bool = False,
 ) -> Model:
     """Load a trained model from a folder or a file.
@@ -88,16 +91,17 @@ def load(
 
     Args:
         path (path): A run (what ``out`` named in training), one of its checkpoints, a Hugging
-            Face folder (GPT-2, BERT, Llama, Mistral, Qwen2, Qwen3, Marian), or a ``.safetensors``
-            file that `Model.export` wrote.
+            Face folder (GPT-2, BERT, Llama, Mistral, Qwen2, Qwen3, Marian), a ``.safetensors``
+            file that `Model.export` wrote, a ``.gguf`` file, or with `base` an adapter of PEFT.
         device (str or torch.device): ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the
             fastest available. Default: ``"cpu"``.
         dtype (str or torch.dtype, optional): Data type of the weights, such as ``"bfloat16"``.
             Default: ``"float32"``, as they are saved.
-        weights (str): ``"int8"`` quantizes the weights: smaller and faster on a CPU, slightly
-            less accurate, and not trainable. Default: ``"float32"``.
+        weights (str): ``"int8"`` or ``"int4"`` quantizes the weights: smaller and faster on a
+            CPU, less accurate, and not trainable. Default: ``"float32"``.
         tokenizer (path, optional): Another folder to take the tokenizer of a Hugging Face model
             from, or ``"bytes"``. Default: its own.
+        base (path, optional): The run that an adapter was trained for. Default: where it was then.
         allow_bin (bool): Also read pickled ``.bin`` and ``.pt`` files; only the tensors in them.
             Default: False.
 
@@ -114,19 +118,61 @@ def load(
     """
     place, target, kind = as_path("path", path), _device(device), _dtype(dtype)
     require_choice("weights", weights, WEIGHTS)
-    if weights == "int8" and kind not in (None, torch.float32):
-        raise ValueError(f"`weights` is int8, but `dtype` is {dtype}: leave one of them out")
+    if weights != "float32" and kind not in (None, torch.float32):
+        raise ValueError(f"`weights` is {weights}, but `dtype` is {dtype}: leave one of them out")
+    if weights == "int4" and target.type != "cpu":
+        raise ValueError(
+            f"`weights` is int4, which needs a CPU, but `device` is {target.type}: choose int8, or "
+            "`dtype` bfloat16"
+        )
     if tokenizer is not None and is_run(place):
         raise ValueError(f"{path} is a run, which has its own tokenizer: leave `tokenizer` out")
-    model = _load_run(place) if is_run(place) else _load_checkpoint(place, tokenizer, allow_bin)
-    if weights == "int8":
-        model.quantize()
+    under = None if base is None else as_path("base", base)
+    if is_run(place):
+        model = _load_run(place, under)
+    elif is_peft(place):
+        model = _load_peft(place, under)
+    elif under is not None:
+        raise ValueError(f"{path} is not an adapter: leave `base` out")
+    else:
+        model = _load_checkpoint(place, tokenizer, allow_bin)
+    if weights != "float32":
+        model.quantize(weights)
     return model.to(target, kind)
 
 
-def _load_run(path: Path) -> Model:
+@check_keywords
+def merge(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+) -> Model:
+    """Write the model that an adapter and its base make together as a run of its own.
+
+    Args:
+        path (path): A run that was trained with ``adapter=``, or one of its checkpoints.
+        out (path): A folder that does not exist yet, or is empty.
+        base (path, optional): Where the base is, if it was moved. Default: where it was then.
+
+    Returns:
+        Model: The merged model.
+
+    Example:
+        >>> import clearformer as cf
+        >>> cf.merge("runs/talk", "runs/merged")  # doctest: +SKIP
+    """
+    model = load(path, base=base)
+    if model.run_config.train.adapter is None:
+        raise ValueError(f"{path} has no adapter, so there is nothing to merge: use it as it is")
+    return load(model.save(out))
+
+
+def _load_run(path: Path, base: Path | None = None) -> Model:
     notes: list[str] = []
-    opened = open_any(path, say=notes.append)
+    opened = open_any(path, say=notes.append, base=base)
+    if base is not None and opened.config.train.adapter is None:
+        raise ValueError(f"{path} is not an adapter: leave `base` out")
     return Model(
         opened.model,
         opened.config.model,
@@ -138,6 +184,21 @@ def _load_run(path: Path) -> Model:
     )
 
 
+def _load_peft(path: Path, base: Path | None) -> Model:
+    from clearformer.hub.peft_import import import_peft
+
+    if base is None:
+        raise ValueError(
+            f"{path} is an adapter of PEFT, without the model that it was trained for: give the "
+            f"run of that model as `base`"
+        )
+    found = import_peft(path, base)
+    return Model(
+        found.model(), found.config.model, found.tokenizer, run_config=found.config, path=path,
+        notes=found.notes,
+    )  # fmt: skip
+
+
 def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
     from clearformer.hub.importing import import_checkpoint
 
@@ -146,7 +207,7 @@ def _load_checkpoint(path: Path, tokenizer: object, allow_bin: bool) -> Model:
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"there is no folder or file {path}: give a run (what --out named in clearformer "
-            f"train), a Hugging Face folder, or an exported .safetensors file"
+            f"train), a Hugging Face folder, or an exported .safetensors or .gguf file"
         ) from None
     except (OSError, ValueError) as problem:  # a name that no file can have
         raise ValueError(f"{str(path)[:100]!r} cannot be opened: {problem.args[-1]}") from None
@@ -467,7 +528,7 @@ class Model:
     def language_model(self) -> LanguageModel:
         """The model as the functions of `clearformer.generate` take it."""
         module, defaults = self._module, self.run_config.generation
-        if self._backend is not None:
+        if self._backend is not None and not has_hooks(module):
             found = LanguageModel(module, self.config, defaults, self.tokenizer)
             return found.compiled(self._backend)
         if not self._optimized and not has_hooks(module) and self.device.type == "cpu":
@@ -843,7 +904,7 @@ class Model:
         unknown_label: Literal["refuse", "skip"] = "refuse",
         precision: float | None = None,
         recall: float | None = None,
-        weights: Literal["float32", "int8"] = "float32",
+        weights: Weights = "float32",
         against: str | os.PathLike[str] | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
@@ -873,8 +934,8 @@ class Model:
             precision (float, optional): Of a classifier: also find the probability from which
                 each class has this precision.
             recall (float, optional): Likewise for this recall.
-            weights (str): ``"int8"`` measures the model with int8 weights, beside float32.
-                Default: ``"float32"``.
+            weights (str): ``"int8"`` or ``"int4"`` measures the model with such weights, beside
+                float32. Default: ``"float32"``.
             against (path, optional): The run in float32 to measure beside one in int8. Default:
                 the one that it was made from.
             beam (int): Hypotheses of a translator's beam search. Default: 4.
@@ -943,6 +1004,28 @@ class Model:
         pair = isinstance(text, tuple) and len(text) == 2 and "translate" in self.config.verbs
         given: Any = tuple(as_text(each) for each in text) if pair else as_text(text)
         return trace(self, given, **cast(Any, options))
+
+    def edit(self, **changes: object) -> Edit:
+        """Change what the model computes, inside a ``with`` statement.
+
+        Args:
+            **changes: As in `clearformer.interventions.edit`: ``zero``, ``scale``, ``replace``,
+                ``mean``, ``steer``, ``freeze``, ``weights``, ``renormalize``. Points of the
+                computation have the names that `trace` uses.
+
+        Returns:
+            Edit: A context manager; afterwards the model is as it was.
+
+        Example:
+            >>> from clearformer.interventions import head, residual
+            >>> with model.edit(zero=head(2, 3)):  # doctest: +SKIP
+            ...     model.generate("Once upon")
+            >>> with model.edit(replace={residual(3).at(-1): other}):  # doctest: +SKIP
+            ...     model.trace("The cat sat").logits
+        """
+        from clearformer.interventions import edit
+
+        return edit(self, **cast(Any, changes))
 
     @check_keywords
     def attend(
@@ -1018,6 +1101,7 @@ class Model:
             for name, tensor in weights(self.module).items()
         }
         config = self.run_config
+        config = replace(config, origin=None, train=replace(config.train, adapter=None))
         imported = Imported(
             self.name, self.config, config.generation, self.tokenizer, tensors, self.notes
         )
@@ -1028,44 +1112,74 @@ class Model:
         self,
         out: str | os.PathLike[str],
         *,
-        to: Literal["huggingface", "safetensors", "int8"] = "huggingface",
+        to: Literal["huggingface", "safetensors", "gguf", "int8", "peft"] = "huggingface",
+        weights: GGUFWeights | None = None,
     ) -> Exported:
         """Write the model for other tools; the result is opened again and compared.
 
         Args:
-            out (path): The folder to write, or a ``.safetensors`` file.
+            out (path): The folder to write, or a ``.safetensors`` or ``.gguf`` file.
             to (str): ``"huggingface"``, a folder that ``transformers`` opens; ``"safetensors"``,
-                one file with config and tokenizer; ``"int8"``, a run with int8 weights. Default:
-                ``"huggingface"``.
+                one file with config and tokenizer; ``"gguf"``, one file for llama.cpp;
+                ``"int8"``, a run with int8 weights; ``"peft"``, the adapter of a run that was
+                trained with one. Default: ``"huggingface"``.
+            weights (str, optional): Of a ``.gguf`` file: ``"f32"``, ``"f16"``, ``"q8_0"`` (8 bits)
+                or ``"q4_0"`` (4 bits). Default: ``"f32"``.
 
         Returns:
             Exported: Its ``path``, ``form``, and the largest ``difference`` of logits.
         """
         from clearformer.hub.exporting import to_huggingface, to_safetensors
+        from clearformer.hub.peft_export import to_peft
         from clearformer.hub.quantized import to_int8
 
         writers = {"huggingface": to_huggingface, "safetensors": to_safetensors}
-        require_choice("to", to, (*writers, "int8"))
+        from_run = {"int8": to_int8, "peft": to_peft}
+        require_choice("to", to, (*writers, *from_run, "gguf"))
         target = as_path("out", out)
-        if to == "int8":
+        if weights is not None and to != "gguf":
+            raise ValueError(f"`weights` is for GGUF files, but `to` is {to!r}: leave it out")
+        if to in from_run:
             if self.checkpoint is None or self.path is None:
                 raise ValueError(f"{self.name} is not a run: save it first, then export it")
-            return to_int8(self.path, target)
+            return from_run[to](self.path, target)
         self._require_floats()
         # What is written is float32, and compared with a model in float32.
         in_float32 = {p.dtype for p in self.module.parameters()} == {torch.float32}
         module = self._module if in_float32 else copy.deepcopy(self._module).float()
-        generation = self.run_config.generation
-        return writers[to](module, self.config, generation, self._tokenizer(), target)
+        known = self.config, self.run_config.generation, self._tokenizer(), target
+        if to == "gguf":
+            from clearformer.hub.gguf_export import WEIGHTS as GGUF_WEIGHTS
+            from clearformer.hub.gguf_export import to_gguf
+
+            chosen = "f32" if weights is None else weights
+            require_choice("weights", chosen, GGUF_WEIGHTS)
+            self.config.require_verb("generate", self.name)
+            return to_gguf(module, *known, chosen)
+        return writers[cast(Any, to)](module, *known)
 
     # --- speed -----------------------------------------------------------------------------
 
-    def quantize(self) -> Model:
-        """Quantize the weights to int8, in place: smaller and faster on a CPU, not trainable."""
+    def quantize(self, weights: Literal["int8", "int4"] = "int8") -> Model:
+        """Quantize the weights in place: smaller and faster on a CPU, not trainable.
+
+        Args:
+            weights (str): ``"int8"``, with an error that is rarely seen; or ``"int4"``, about half
+                as large, for matrices between the embedding and the head. Default: ``"int8"``.
+
+        Returns:
+            Model: The model itself.
+        """
+        require_choice("weights", weights, tuple(QUANTIZERS))
         if "translate" in self.config.verbs:
-            raise ValueError(f"{self.name} is a translator, which int8 does not support yet")
-        if self.checkpoint is None or not has_int8(self.checkpoint):
-            quantize(self.module)
+            raise ValueError(f"{self.name} is a translator, which {weights} does not support yet")
+        stored = self.checkpoint is not None and has_int8(self.checkpoint)
+        if stored and weights != "int8":
+            raise ValueError(
+                f"{self.name} has weights in int8: make {weights} of the run that it was made from"
+            )
+        if not stored:
+            QUANTIZERS[weights](self.module)
         self._without_floats = "was quantized"
         return self
 

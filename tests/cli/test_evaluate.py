@@ -209,8 +209,8 @@ def test_evaluate_generator_reports_bits(clearformer, folder, tmp_path, monkeypa
     )
     text = clearformer("evaluate", out, "--stride", "4", "--weights", "int8").out
     before = float(re.search(r"in float32 +([\d.]+)", text)[1])
-    cost = float(re.search(r"int8 costs +([+-][\d.]+)", text)[1])
-    after = float(re.search(r"bits per byte +([\d.]+)", text.split("int8 costs")[1])[1])
+    cost = float(re.search(r"quantizing costs +([+-][\d.]+)", text)[1])
+    after = float(re.search(r"bits per byte +([\d.]+)", text.split("quantizing costs")[1])[1])
     assert after == pytest.approx(before + cost, abs=2e-4)
     assert abs(cost) < 0.05
     # The same as an exported run, compared with its original.

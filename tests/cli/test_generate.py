@@ -126,8 +126,8 @@ def test_stop_banned_and_forced_flags(clearformer, run):
     assert stopped.rstrip("\n") == free[: free.index(free[5:8], 1)]
 
 
-@pytest.mark.parametrize("weights", ["float32", "int8"])
-def test_generates_with_int8(clearformer, run, weights):
+@pytest.mark.parametrize("weights", ["float32", "int8", "int4"])
+def test_generates_with_quantized_weights(clearformer, run, weights):
     said = clearformer("generate", run, "12 green", "--weights", weights, "--max-tokens", "20")
     assert said.code == 0
     assert said.out.startswith("12 green")

@@ -20,6 +20,12 @@ def tiny():
 
 
 @pytest.fixture(scope="session")
+def recomputed():
+    """The module that computes the numbers of a page again."""
+    return load("recomputed")
+
+
+@pytest.fixture(scope="session")
 def tiny_runs(tiny, tmp_path_factory):
     return tiny.write_all(tmp_path_factory.mktemp("explorer") / "runs")
 

@@ -20,7 +20,8 @@ def exported(answers, requests, state=None, given=None):
         answer = answers(method, path, body)
         return None if answer is None else json.dumps(answer).encode()
 
-    return asyncio.run(export.page(ask, "attention", state or {}, requests, given or {}))
+    asked = [export.Request(*each) for each in requests]
+    return asyncio.run(export.page(ask, "attention", state or {}, asked, given or {}))
 
 
 def test_responses_are_keyed_by_sorted_query():
@@ -111,7 +112,7 @@ def test_export_has_timeout(monkeypatch):
         await asyncio.Event().wait()
 
     with pytest.raises(Problem, match="the export was not complete in 0 s") as refusal:
-        asyncio.run(export.page(ask, "attention", {}, [("/api/info", None, None)], {}))
+        asyncio.run(export.page(ask, "attention", {}, [export.Request("/api/info")], {}))
     assert refusal.value.status == 503
 
 
@@ -121,3 +122,17 @@ def test_rejects_deeply_nested_state():
         state = {"x": state}
     with pytest.raises(Problem, match="the state of the page is nested too deeply"):
         exported(lambda *asked: None, [], state)
+
+
+def test_optional_responses_are_included_while_they_fit():
+    """Every head is saved that fits 5 MB, the selected one first."""
+    heads = [f"/api/traces/t/head?head={n}&layer=0" for n in range(8)]
+    requests = [(heads[3], None, None), *((each, None, None, True) for each in heads[:3])]
+    answers = {each: "x" * (1_300_000 if each == heads[2] else 1_000_000) for each in heads}
+    found = payload_of(exported(lambda method, path, body: answers[path], requests))
+    assert set(found["responses"]) == {f"GET {heads[n]}" for n in (3, 0, 1, 2)}
+    assert not found["only_query"]
+    more = [(heads[3], None, None), *((each, None, None, True) for each in heads)]
+    found = payload_of(exported(lambda method, path, body: answers[path], more))
+    assert f"GET {heads[3]}" in found["responses"]
+    assert f"GET {heads[7]}" not in found["responses"]

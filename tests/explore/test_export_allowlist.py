@@ -96,7 +96,7 @@ def test_list_matches_routes(explorer_server):
     for path in export_allowlist.POST_ROUTES:
         assert not schema[path]["post"].get("parameters")
     streams = {p for p in schema if "text/event-stream" in str(schema[p])}
-    deeds = {"/api/export", "/api/runs/{id}/stop", "/api/traces"}
+    deeds = {"/api/export", "/api/runs/{id}/stop", "/api/traces", "/api/traces/{id}/edit"}
     assert len(streams) == 2
     assert (
         set(schema) - {*export_allowlist.GET_ROUTES, *export_allowlist.POST_ROUTES}

@@ -58,6 +58,17 @@ def test_forced_tokens_consume_draws(loaded):
     assert [event["u"] for event in rest] == [event["u"] for event in whole[3:]]
 
 
+def test_forced_tokens_can_be_reported(loaded):
+    """A page that is opened again shows the tokens that it had, with the same numbers."""
+    whole, _ = written(loaded, "gpt2", prompt="the", max_new_tokens=6, seed=5, **HOW)
+    asked = {"forced": [event["id"] for event in whole], "max_new_tokens": 1, "report_from": 2}
+    again, _ = written(loaded, "gpt2", prompt="the", seed=5, **asked, **HOW)
+    for one, other in zip(again, whole[2:], strict=False):
+        # The last token of the shorter text also carries the rest of a character.
+        assert {**one, "text": ""} == {**other, "text": ""}
+    assert again[4]["i"] == 6
+
+
 def test_close_ends_text(loaded):
     text = GeneratedText(loaded("gpt2"), GenerateRequest(model="gpt2", prompt="the"), Limits())
     text.next_token()

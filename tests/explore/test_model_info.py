@@ -14,6 +14,10 @@ def test_model_info_of_every_family(explorer_server):
         "xl": "relative", "modern": "rotary", "bert": "learned",
     }  # fmt: skip
     assert rows["xl"]["memory"] == 8
+    # Only learned positions end somewhere.
+    assert {id: rows[id]["longest"] for id in ("gpt2", "xl", "modern")} == {
+        "gpt2": 64, "xl": None, "modern": None,
+    }  # fmt: skip
     assert rows["classifier"]["labels"] == ["negative", "positive"]
     assert rows["modern"]["n_key_heads"] == 1
     assert [rows[id]["causal"] for id in ("gpt2", "sparse", "bert")] == [True, True, False]

@@ -19,7 +19,10 @@ def test_page_contains_numbers_of_trace(loaded, family):
     page = found.html(layer=1, head=1)
     payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
     part = found.parts[0]
-    (head,) = [each for key, each in payload["responses"].items() if "/head?" in key]
+    heads = {key: each for key, each in payload["responses"].items() if "/head?" in key}
+    # All of them fit.
+    assert len(heads) == sum(len(found.layers(part)) for part in found.parts) * 2
+    (head,) = [each for key, each in heads.items() if f"head=1&layer=1&part={part}" in key]
     np.testing.assert_array_equal(unpack(head["weights"]), found.get("weights", 1, 1, part).numpy())
     traced = payload["responses"]["POST /api/traces"]
     assert traced["id"] == payload["state"]["trace"]
@@ -30,7 +33,7 @@ def test_page_contains_numbers_of_trace(loaded, family):
 def test_page_marks_padding(loaded):
     page = trace(loaded("bert").model, "the cat", pad_to=8).html(layer=1)
     payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
-    (head,) = [each for key, each in payload["responses"].items() if "/head?" in key]
+    head = next(each for key, each in payload["responses"].items() if "/head?" in key)
     weights = unpack(head["weights"])
     assert weights.shape == (8, 8)
     assert (weights[:, 4:] == 0).all()

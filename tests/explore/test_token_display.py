@@ -1,6 +1,12 @@
 """Display of tokens: everything visible, nothing interpreted."""
 
-from clearformer.explore.token_display import token_bytes, tokens, visible, vocabulary_items
+from clearformer.explore.token_display import (
+    characters,
+    token_bytes,
+    tokens,
+    visible,
+    vocabulary_items,
+)
 from clearformer.explore.traced_model import TracedModel
 from clearformer.text import BytePairs, Bytes
 
@@ -29,10 +35,10 @@ def test_token_bytes_of_byte_pairs():
     assert shown.endswith("⏎")
 
 
-def test_memory_tokens_have_negative_positions():
-    rows = tokens(TracedModel(None), [5, 6, 7], first=-2)
+def test_tokens_are_numbered_from_their_first_position():
+    rows = tokens(TracedModel(None), [5, 6, 7], first=8)
     assert [(row["i"], row["id"], row["text"]) for row in rows] == [
-        (-2, 5, "5"), (-1, 6, "6"), (0, 7, "7"),
+        (8, 5, "5"), (9, 6, "6"), (10, 7, "7"),
     ]  # fmt: skip
     assert vocabulary_items(TracedModel(None), iter([3])) == [
         {"id": 3, "text": "3", "display": "3"}
@@ -76,3 +82,18 @@ def test_start_and_end_tokens_of_a_translator_have_names(loaded):
     # A tokenizer whose ids end at 255.
     plain = TracedModel(None, model.config, Bytes(), generation=model.generation)
     assert [row["display"] for row in tokens(plain, [97, size])] == ["a", "(end)"]
+
+
+def test_bytes_are_those_of_the_token(loaded):
+    """A byte inside an emoji is not the three bytes of a replacement character."""
+    model = loaded("modern").model
+    ids = model.tokenizer.encode("a😀").tolist()
+    assert [row["bytes"] for row in tokens(model, ids)] == ["61", "F0", "9F", "98", "80"]
+    assert tokens(loaded("bert").model, [loaded("bert").model.tokenizer.mask])[0]["bytes"] is None
+
+
+def test_characters_are_counted_not_tokens(loaded):
+    model = loaded("modern").model
+    assert characters(model, model.tokenizer.encode("猫" * 20).tolist()) == 20
+    assert characters(model, model.tokenizer.encode("cat").tolist()) == 2  # all but the first
+    assert characters(TracedModel(None), [1, 2]) == 0

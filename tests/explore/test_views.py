@@ -200,3 +200,32 @@ def test_head_without_verb_shows_no_scores(tiny, tmp_path, head):
         assert views.overview(cached)["parts"]
         with pytest.raises(Problem, match="this model has no logits of tokens"):
             views.logits(cached, -1)
+
+
+def test_tokens_after_the_first_segment_keep_their_positions(loaded):
+    """Segments of 8: the third begins at 16, and its memory at 8."""
+    answer = views.overview(keep(loaded, "xl", "the cat sat on the mat"))
+    assert [token["i"] for token in answer["tokens"]] == list(range(16, 22))
+    assert [token["i"] for token in answer["key_tokens"]["self"]] == list(range(8, 22))
+
+
+def test_surprisal_knows_how_many_characters_it_covers(loaded):
+    assert views.overview(keep(loaded, "modern", "猫" * 10))["characters"] == 10
+    assert views.overview(keep(loaded, "bert"))["characters"] is None
+
+
+def test_projection_says_what_changes_it(loaded):
+    def changes(family, which):
+        return views.projection(keep(loaded, family), 0, 0, -1, which, 0, None)["changed_by"]
+
+    assert changes("xl", "q") == ["content_bias"]
+    assert changes("xl", "k") == changes("gpt2", "q") == changes("modern", "v") == []
+    assert changes("modern", "k") == [
+        *(["norm"] if loaded("modern").config.query_key_norm else []), "rotation",
+    ]  # fmt: skip
+
+
+def test_typed_mask_is_recognised(loaded):
+    answer = views.overview(keep(loaded, "bert", "the [MASK] sat"))
+    assert [t["i"] for t in answer["tokens"] if t["id"] == answer["mask_id"]] == [2]
+    assert views.overview(keep(loaded, "gpt2"))["mask_id"] is None

@@ -1,7 +1,9 @@
 """Fixtures: tiny random checkpoints of the reference implementation, on disk."""
 
+import importlib.util
 import json
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -202,3 +204,13 @@ def forged():
 def tokens():
     chance = random.Random(3)
     return torch.tensor([[chance.randrange(1, 300) for _ in range(9)] for _ in range(3)])
+
+
+@pytest.fixture(scope="session")
+def pm():
+    """Models of transformers with adapters of PEFT (peft_models.py)."""
+    path = Path(__file__).with_name("peft_models.py")
+    spec = importlib.util.spec_from_file_location("peft_models", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -227,7 +227,7 @@ def test_rejects_inconsistent_config_values(folder, edit):
     with pytest.raises(ValueError, match="width is 16 and heads is 3, but the heads must divide"):
         import_checkpoint(path)
     edit(path / "config.json", n_head=4, n_embd=20)
-    with pytest.raises(ValueError, match=r"has shape .*, but its config.json makes it"):
+    with pytest.raises(ValueError, match=r"has shape .*, but its config makes it"):
         import_checkpoint(path)
 
 

@@ -97,9 +97,15 @@ def test_rejects_weights_that_do_not_fit(train_config):
     model = build(TIED)
     found = weights(model)
     with pytest.raises(ValueError, match=r"missing stack\.norm\.bias; not in the model: nothing"):
-        load_weights(model, {k: v for k, v in found.items() if k != "stack.norm.bias"}, "here")
+        load_weights(
+            dict(model.named_parameters()),
+            {k: v for k, v in found.items() if k != "stack.norm.bias"},
+            "here",
+        )
     with pytest.raises(ValueError, match=r"stack.norm.bias has shape \(3,\), but the model has"):
-        load_weights(model, found | {"stack.norm.bias": torch.zeros(3)}, "here")
+        load_weights(
+            dict(model.named_parameters()), found | {"stack.norm.bias": torch.zeros(3)}, "here"
+        )
 
 
 def test_adopt_weights_shares_memory(train_config):

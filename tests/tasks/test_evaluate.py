@@ -34,7 +34,7 @@ def test_evaluate_generator_reports_bits_per_byte(tmp_path):
     assert found.metrics["bits_per_byte"] == pytest.approx(bits, rel=1e-6)
     assert found.metrics["perplexity"] == pytest.approx(math.exp(found.metrics["loss"]))
     lines = found.lines(in_float32=found)
-    assert lines[1] == "int8 costs          +0.0000 bits per byte"
+    assert lines[1] == "quantizing costs    +0.0000 bits per byte"
     assert "; held back by the run, of " in lines[-1]
 
 

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from clearformer.arguments import Weights
 from clearformer.cli.interruptible import Interrupt
 from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import tell, write
@@ -47,8 +48,8 @@ class Chat(ModelCommand):
     """Sample from tokens with at least this share of the highest probability."""
     repetition_penalty: float | None = None
     """Above 1: divide the logits of tokens in the conversation by this."""
-    weights: Literal["float32", "int8"] = "float32"
-    """int8: smaller and faster on a CPU, slightly less accurate."""
+    weights: Weights = "float32"
+    """int8: smaller and faster on a CPU, slightly less accurate; int4: smaller still."""
     seed: int = 0
     """The same seed gives the same answers."""
 

@@ -32,7 +32,7 @@ class Compress:
     file: tyro.conf.Positional[Path]
     """What to compress: any file, text or not."""
     model: str
-    """A run (what --out named in train), a Hugging Face folder, or an exported .safetensors file;
+    """A run (what --out named in train), a Hugging Face folder, or an exported file;
     with --from-scratch a preset, such as modern-tiny."""
     out: Path | None = None
     """Where to write; none: the file's name with .cf."""

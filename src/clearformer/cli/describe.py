@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from clearformer.cli.tables import Branch
-    from clearformer.config import AnyModelConfig, Pattern
+    from clearformer.config import AnyModelConfig, Pattern, RunConfig
     from clearformer.core.model import Seq2Seq, Transformer
 
 
@@ -53,13 +53,15 @@ class Describe:
             _print_presets(self.json)
             return
         folder = Path(self.model)
-        config = _config_of(folder) if folder.is_dir() else preset(self.model)
+        found = _config_of(folder) if folder.is_dir() else None
+        config = preset(self.model) if found is None else found.model
         model = outline(config)
         if self.json:
             write_json(_document(config, model, self.batch))
             return
         console.draw(_tree(config, model).tree)
-        for line in _counts(model) + _memory(config, model, self.batch):
+        adapted = [] if found is None else _adapter(found)
+        for line in _counts(model) + adapted + _memory(config, model, self.batch):
             console.say(line, soft_wrap=True)
         for position, each in enumerate(config.patterns):
             every = len(config.patterns)
@@ -85,8 +87,8 @@ class Describe:
             console.say(f"picture: {self.picture}")
 
 
-def _config_of(run: Path) -> AnyModelConfig:
-    """The model of a run, from its saved config."""
+def _config_of(run: Path) -> RunConfig:
+    """The saved config of a run."""
     from clearformer.config import run_from_json
     from clearformer.safe_json import read_run_json
 
@@ -95,9 +97,27 @@ def _config_of(run: Path) -> AnyModelConfig:
         raise ValueError(f"{run} is not a run: it has no config.json")
     found = read_run_json(path)
     try:
-        return run_from_json(found).model
+        return run_from_json(found)
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} is not a config of a run: {problem}") from None
+
+
+def _adapter(config: RunConfig) -> list[str]:
+    """What an adapter adds, and the model that it belongs to."""
+    adapter, origin = config.train.adapter, config.origin
+    if adapter is None or origin is None:
+        return []
+    from clearformer.adapters.attach import attach
+    from clearformer.builder import outline
+
+    parameters = attach(outline(config.model), adapter).parameters()
+    count = sum(each.numel() for each in parameters if each.requires_grad)
+    return [
+        "",
+        f"adapter: {type(adapter).__name__} of rank {adapter.rank}, alpha {adapter.alpha:g}, "
+        f"targets {adapter.targets}: {count:,} parameters; checkpoints hold these, and a new head",
+        f"  for the model in {origin.folder} (sha256 {origin.sha256[:12]})",
+    ]
 
 
 def parameters(module: nn.Module) -> int:

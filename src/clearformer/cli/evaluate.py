@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from clearformer.arguments import Weights
 from clearformer.cli.inputs import announce, tell_cut
 from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import say, with_flags, write_json
@@ -47,8 +48,8 @@ class Evaluate(ModelCommand):
     """Column of the second texts, in a table of sentence pairs; none: as in training."""
     unknown_label: Literal["refuse", "skip"] = "refuse"
     """What to do with rows whose label did not occur in training."""
-    weights: Literal["float32", "int8"] = "float32"
-    """int8: evaluate with int8 weights, and compare with the original weights."""
+    weights: Weights = "float32"
+    """int8, int4: evaluate with such weights, and compare with the original weights."""
     against: Path | None = None
     """For a run in int8: the float32 run to compare with; none: the one it was made from."""
     source_column: str | None = None
@@ -145,8 +146,9 @@ class Evaluate(ModelCommand):
         from clearformer.inference.shared_copy import shared_copy
         from clearformer.model import Model
 
-        if self.weights == "int8":
-            model = Model(shared_copy(model.module), model.config, model.tokenizer).quantize()
+        if self.weights != "float32":
+            quantized = Model(shared_copy(model.module), model.config, model.tokenizer)
+            model = quantized.quantize(self.weights)
         context, stride, online = self.context, self.stride, self.dynamic
         if not self.prove:
             say(claim(model, text, context=context, stride=stride, online=online).line())

@@ -21,16 +21,18 @@ class Export:
 
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), one of its checkpoints, a Hugging Face folder, or an exported
-    .safetensors file."""
+    .safetensors or .gguf file."""
     out: Path
-    """The folder to write, or a .safetensors file for --to safetensors."""
-    to: Literal["huggingface", "safetensors", "int8"] = "huggingface"
-    """A folder for transformers; one file with config and tokenizer; or a run with int8 weights,
-    which every command opens."""
+    """The folder to write, or a .safetensors or .gguf file for --to safetensors and --to gguf."""
+    to: Literal["huggingface", "safetensors", "gguf", "int8", "peft"] = "huggingface"
+    """A folder for transformers; one file with config and tokenizer; one file for llama.cpp; a run
+    with int8 weights, which every command opens; or the adapter alone, for PEFT."""
+    weights: Literal["f32", "f16", "q8_0", "q4_0"] | None = None
+    """With --to gguf: 32, 16, 8 or 4 bits for each weight (default: f32)."""
 
     def run(self) -> None:
         model = ModelCommand(self.run_folder).load()
-        self._report(model.export(self.out, to=self.to))
+        self._report(model.export(self.out, to=self.to, weights=self.weights))
 
     def _report(self, exported: Exported) -> None:
         compared = f"opened again: logits within {exported.difference:.1g}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from clearformer.arguments import Weights
 from clearformer.cli.generated import Throughput, as_json, as_line, token_printer
 from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import tell, with_flags, write, write_json
@@ -86,8 +87,8 @@ class Generate(ModelCommand):
     """Propose this many tokens from repetitions and verify them in one pass: same text, faster."""
     draft: Path | None = None
     """A smaller run with the same tokenizer that proposes tokens: same text, faster."""
-    weights: Literal["float32", "int8"] = "float32"
-    """int8: smaller and faster on a CPU, slightly less accurate."""
+    weights: Weights = "float32"
+    """int8: smaller and faster on a CPU, slightly less accurate; int4: smaller still."""
     compile: bool = False
     """Compile the decoding step first: takes a minute; no gain on the CPUs that were tried."""
     show_probabilities: bool = False

@@ -34,7 +34,9 @@ COMMANDS = {
         "data": "data:Data",
         "runs": "runs:Runs",
         "compare": "compare:Compare",
+        "tensorboard": "tensorboard:TensorBoard",
         "average": "average:Average",
+        "merge": "merging:Merge",
     },
     "Use a model": {
         "generate": "generate:Generate",
@@ -56,6 +58,8 @@ COMMANDS = {
         "explore": "explore:Explore",
         "describe": "describe:Describe",
         "reach": "reach:Reach",
+        "ablate": "ablate:Ablate",
+        "patch": "patch:Patch",
     },
     "Exchange and check": {
         "import": "importing:Import",

@@ -20,7 +20,7 @@ class ModelCommand:
 
     run_folder: tyro.conf.Positional[Path]
     """A run (what --out named), one of its checkpoints, a Hugging Face folder, or an exported
-    .safetensors file."""
+    .safetensors or .gguf file."""
     device: str = "cpu"
     """Where to compute: cpu, cuda, mps, or auto for the fastest available."""
 

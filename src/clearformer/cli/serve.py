@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
 import tyro
 
+from clearformer.arguments import Weights
 from clearformer.cli.generated import note
 from clearformer.cli.output import say
 
@@ -20,8 +21,11 @@ class Serve:
     """Serve models over HTTP, with the routes of the OpenAI API and more."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs, Hugging Face folders, or exported .safetensors files; the folder's name is the model's.
+    """Runs, Hugging Face folders, or exported files; the folder's name is the model's.
     """
+    adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """NAME=RUN: serve the model with the adapter of this run too, under this name; may be given
+    several times."""
     host: str = "127.0.0.1"
     """Address to listen on; one that other machines can reach needs --api-keys."""
     port: int = 8000
@@ -41,13 +45,13 @@ class Serve:
     """Seconds for requests in progress to end, after SIGTERM or Ctrl-C."""
     device: str = "cpu"
     """Where to compute: cpu, cuda, mps, or auto for the fastest that there is."""
-    weights: Literal["float32", "int8"] = "float32"
-    """int8: smaller and faster on a CPU, slightly less accurate."""
+    weights: Weights = "float32"
+    """int8: smaller and faster on a CPU, slightly less accurate; int4: smaller still."""
 
     def run(self) -> None:
         from clearformer.serve.api_keys import read_keys, require_keys
         from clearformer.serve.limits import ServeLimits
-        from clearformer.serve.server import make_server, open_models
+        from clearformer.serve.server import make_server, open_models, read_adapters
 
         limits = ServeLimits(
             max_batch=self.max_batch,
@@ -60,7 +64,11 @@ class Serve:
         keys = given if self.api_keys is None else read_keys(self.api_keys)
         require_keys(self.host, keys)  # before the models are opened, which may take long
         models = open_models(
-            self.folders, device=self.device, weights=self.weights, max_batch=self.max_batch
+            self.folders,
+            device=self.device,
+            weights=self.weights,
+            max_batch=self.max_batch,
+            adapters=read_adapters(self.adapter),
         )
         for model in models.values():
             note(*model.notes)

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
@@ -110,6 +110,8 @@ class Train(RunSettings):
     """Resume even if the data has changed since the run was started."""
     verify: bool = False
     """Run `verify` first, and warn if a bug makes the metrics unreliable."""
+    logs: Annotated[tuple[Literal["tensorboard", "wandb"], ...], tyro.conf.arg(name="log")] = ()
+    """Also write the metrics for TensorBoard or Weights & Biases, into the run's folder."""
     log: Log = Log()
 
     def run(self) -> None:
@@ -196,6 +198,7 @@ class Train(RunSettings):
             fit=self.fit,
             data_dir=self.data_dir,
             allow_changed_data=self.allow_changed_data,
+            log=self.logs,
             log_samples=self.log.samples,
             on_start=self._verify(group) if self.verify else None,
         )

@@ -36,6 +36,8 @@ USUAL_SETTINGS: dict[str, tuple[tuple[str, str | None, str], ...]] = {
          "macro_f1 or loss."),
         ("--seed", "train.seed", "The same seed gives the same run."),
         ("--freeze", "train.freeze", "body: with --from, train the new head alone."),
+        ("--adapter", None, "lora or dora: with --from, train small updates of the matrices; see "
+         "--rank, --alpha, --adapter-targets, --adapter-dropout."),
     ),
     "The model": (
         ("--from", None, "Begin with the weights of a run or checkpoint."),
@@ -50,6 +52,7 @@ USUAL_SETTINGS: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("--config", None, "Repeat a run from its config.json."),
         ("--fit", None, "Memory that the run may take, such as 4GB."),
         ("--processes", None, "Processes on this machine that share each batch."),
+        ("--log", None, "tensorboard or wandb: also write the metrics for them."),
     ),
 }  # fmt: skip
 

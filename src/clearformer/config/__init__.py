@@ -5,6 +5,7 @@ sense for one kind only lives in that kind. Patterns are those of `core.patterns
 loads torch: `--help` and `families` stay instant. `builder.py` turns these values into modules.
 """
 
+from clearformer.config.adapters import Adapter, DoRA, LoRA
 from clearformer.config.codec import to_json
 from clearformer.config.generation import GenerationDefaults
 from clearformer.config.heads import (
@@ -74,15 +75,15 @@ from clearformer.extensions.patterns import Each, Graph, PerHead, Region, Row, S
 from clearformer.extensions.positions import ALiBi, Grid, LinearScaling, Llama3Scaling
 
 __all__ = [
-    "ALiBi", "Activation", "AdamW", "AnswerSpan", "AnyModelConfig", "Biases", "Both", "Cache",
-    "Causal", "Classifier", "Constant", "Cosine", "DataConfig", "Dropout", "Each", "Either",
-    "Features", "Fixed", "Full", "GenerationDefaults", "Graph", "Grid", "Head", "HiddenMemory",
-    "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "LinearScaling", "Llama3Scaling",
-    "Local", "MaskedToken", "Masking", "ModelConfig", "MultiLabelClassifier", "MultipleChoice",
-    "Muon", "Neighbours", "NextSentence", "NextToken", "NoPosition", "Norm", "Optimizer", "Origin",
-    "PairClassifier", "Pattern", "PerHead", "Position", "Pretraining", "RMSNorm", "Region",
-    "Regressor", "RelativeXL", "Rotary", "Row", "RunConfig", "Schedule", "Seq2SeqConfig", "Shifted",
-    "Sinusoidal", "StableThenDecay", "Strided", "Summary", "TextHead", "TextTask",
-    "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
+    "ALiBi", "Activation", "AdamW", "Adapter", "AnswerSpan", "AnyModelConfig", "Biases", "Both",
+    "Cache", "Causal", "Classifier", "Constant", "Cosine", "DataConfig", "DoRA", "Dropout", "Each",
+    "Either", "Features", "Fixed", "Full", "GenerationDefaults", "Graph", "Grid", "Head",
+    "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "LinearScaling",
+    "Llama3Scaling", "LoRA", "Local", "MaskedToken", "Masking", "ModelConfig",
+    "MultiLabelClassifier", "MultipleChoice", "Muon", "Neighbours", "NextSentence", "NextToken",
+    "NoPosition", "Norm", "Optimizer", "Origin", "PairClassifier", "Pattern", "PerHead", "Position",
+    "Pretraining", "RMSNorm", "Region", "Regressor", "RelativeXL", "Rotary", "Row", "RunConfig",
+    "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay", "Strided", "Summary",
+    "TextHead", "TextTask", "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
     "model_and_generation_from_json", "model_from_json", "run_from_json", "strides", "to_json",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from clearformer import limits
+from clearformer.config.adapters import Adapter
 from clearformer.config.codec import from_json, to_json
 from clearformer.config.generation import GenerationDefaults, without_generation
 from clearformer.config.model import AnyModelConfig, with_family
@@ -185,6 +186,9 @@ class TrainConfig:
     """Longest time between two checkpoints."""
     keep_checkpoints: int = 2
     """Checkpoints to keep, besides the best."""
+    log_checkpoints: bool = False
+    """Also keep checkpoints of step 0 and of steps 4, 16, 64, 256 ..., to look at how a model
+    learned."""
     compile: Literal["auto", "on", "off"] = "auto"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of the matrix products; weights and loss stay in float32."""
@@ -200,6 +204,9 @@ class TrainConfig:
     """With several processes: seconds that ranks wait for each other before the job ends."""
     freeze: Literal["body"] | None = None
     """Frozen weights: the body is all but the head; none: nothing is frozen."""
+    adapter: Adapter | None = None
+    """With --from: train low-rank updates of the matrices, LoRA or DoRA, and leave the model as it
+    is; none: train the model."""
     embedding_std: float | None = None
     """With --from: rescale the embedding tables to this standard deviation, such as 0.02. A norm
     follows them, so this affects only how fast they learn; none: they are not rescaled."""
@@ -246,6 +253,12 @@ class TrainConfig:
                 f"TrainConfig: accumulation_steps is {self.accumulation_steps}, but it must "
                 f"divide the batch of {self.batch_size}: one of {', '.join(map(str, fits))}"
             )
+        for name in ("freeze", "embedding_std"):
+            if self.adapter is not None and getattr(self, name) is not None:
+                raise ValueError(
+                    f"TrainConfig: {name} is {getattr(self, name)!r}, but with an adapter the "
+                    f"model stays as it is: leave one of them out"
+                )
         budgets = [name for name in ("steps", "epochs", "minutes") if getattr(self, name)]
         if len(budgets) != 1:
             raise ValueError(

@@ -24,6 +24,8 @@ ALIASES = {
     "lr": "train.learning-rate",
     "text": "data.text-column",
     "label": "data.label-column",
+    "adapter-targets": "train.adapter.targets",
+    "adapter-dropout": "train.adapter.dropout",
 }
 BUDGETS = ("steps", "epochs", "minutes")
 LEARNING_RATE_NEEDED = (

@@ -12,7 +12,7 @@ import html
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearformer.explore.export_allowlist import AllowedRequest, parse
 from clearformer.explore.limits import EXPORT_SECONDS, MAX_EXPORT_BYTES, MAX_EXPORT_RESPONSES_BYTES
@@ -21,7 +21,18 @@ from clearformer.http_server.errors import bad_field, too_big, too_slow
 CSP = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
 )
-Request = tuple[str, Any, str | None]  # path, body of a POST, the page's own key
+
+
+class Request(NamedTuple):
+    """A request whose response a file contains."""
+
+    path: str
+    body: Any = None  # of a POST; None: a GET
+    key: str | None = None  # the page's own
+    optional: bool = False  # left out if the file would be too large
+
+
+Allowed = tuple[AllowedRequest, str | None]  # with the page's own key
 Fetch = Callable[[str, str, Any], Awaitable[bytes | None]]  # method, path, body -> JSON text
 
 
@@ -34,10 +45,13 @@ async def page(
 ) -> str:
     """The HTML of a view with the responses to its requests, at most 5 MB."""
     # All are checked before one is sent.
-    allowed = [(parse(path, body), key) for path, body, key in requests]
+    allowed: list[Allowed] = []
+    extra: list[Allowed] = []
+    for each in requests:
+        (extra if each.optional else allowed).append((parse(each.path, each.body), each.key))
     try:
         async with asyncio.timeout(EXPORT_SECONDS):
-            return await _page(fetch, view, state, allowed, known_responses)
+            return await _page(fetch, view, state, allowed, extra, known_responses)
     except TimeoutError:
         hint = "try again when the models are less busy, or use a shorter text"
         raise too_slow("the export was not complete", EXPORT_SECONDS, hint) from None
@@ -47,12 +61,17 @@ async def _page(
     fetch: Fetch,
     view: str,
     state: Mapping[str, Any],
-    allowed: list[tuple[AllowedRequest, str | None]],
+    allowed: list[Allowed],
+    extra: list[Allowed],
     known_responses: Mapping[str, Any],
 ) -> str:
     responses = {**known_responses, **await _fetch_all(fetch, allowed)}
     payload = {"view": view, "state": dict(state), "responses": responses, "only_query": False}
     text = await _render(payload)
+    room = MAX_EXPORT_BYTES - len(text.encode())
+    if extra and room > 0:
+        responses |= await _fetch_while_they_fit(fetch, extra, room)
+        text = await _render(payload | {"responses": responses})
     if len(text.encode()) > MAX_EXPORT_BYTES:
         # All queries of a head do not fit, so only the selected one is exported.
         heads = [each for each, _ in allowed if each.path.endswith("/head")]
@@ -79,9 +98,24 @@ async def _render(payload: Mapping[str, Any]) -> str:
         raise bad_field("state", "the state of the page is nested too deeply") from None
 
 
-async def _fetch_all(
-    fetch: Fetch, allowed: Iterable[tuple[AllowedRequest, str | None]]
+async def _fetch_while_they_fit(
+    fetch: Fetch, allowed: Iterable[Allowed], room: int
 ) -> dict[str, Any]:
+    """The responses up to the first that would make the file too large."""
+    responses = {}
+    for request, key in allowed:
+        text = await fetch(request.method, request.target, request.body)
+        if text is None:
+            continue
+        name, response = key or request.key, json.loads(text)
+        room -= len(json.dumps({name: response}).replace("<", "\\u003c"))
+        if room < 0:
+            break
+        responses[name] = response
+    return responses
+
+
+async def _fetch_all(fetch: Fetch, allowed: Iterable[Allowed]) -> dict[str, Any]:
     responses, total = {}, 0
     for request, key in allowed:
         text = await fetch(request.method, request.target, request.body)

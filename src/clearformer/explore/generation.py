@@ -8,8 +8,10 @@ Axes: V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,15 +48,18 @@ class RecordingSequence(GeneratedSequence):
         seed: int,
     ) -> None:
         super().__init__(prompt, config, tokenizer, seed)
-        self.distributions: deque[Tensor] = deque()  # each (V,), the oldest token's first
+        # Logits and probabilities, each (V,), the oldest token's first.
+        self.distributions: deque[tuple[Tensor, Tensor]] = deque()
 
     def advance(self, logits: Tensor) -> list[Token]:
-        scores = process_logits(logits, self.config.sampling, self.prompt, self.generated)
+        # A forced token has the probability with which it would have been drawn.
+        free = replace(self.config.sampling, forced_ids=())
+        scores = process_logits(logits, free, self.prompt, self.generated)
         if self.config.sampling.temperature == 0:
             probabilities = logits_processors.keep_only(scores, scores.argmax()[None]).softmax(0)
         else:
             probabilities = warp_logits(scores, self.config.sampling).softmax(0)
-        self.distributions.append(probabilities)
+        self.distributions.append((scores, probabilities))
         return super().advance(logits)
 
 
@@ -95,6 +100,9 @@ class GeneratedText:
         self.loaded = loaded
         self.model = model
         self.forced = len(forced)
+        reported = self.forced if request.report_from is None else request.report_from
+        self.first = min(reported, self.forced)  # token to report
+        self.with_logits = request.logits
         self.row = RecordingSequence(prompt, settings, model.tokenizer, request.seed)
         self.events = self._events(writer, rule)
 
@@ -110,24 +118,30 @@ class GeneratedText:
 
     def _events(self, writer: LanguageModel, rule: Any) -> Generator[dict[str, Any]]:
         for index, (_, token) in enumerate(generate_tokens(writer, [self.row], rule)):
-            probabilities = self.row.distributions.popleft()
-            if index >= self.forced:
-                yield event(self.model, index, token, probabilities)
+            logits, probabilities = self.row.distributions.popleft()
+            if index >= self.first:
+                yield {
+                    **event(self.model, index, token, probabilities),
+                    "logits": arrays.floats(logits - logits.max())
+                    if self.with_logits and index >= self.forced
+                    else None,
+                }
 
 
 def event(model: TracedModel, i: int, token: Token, probabilities: Tensor) -> dict[str, Any]:
     """The event for one token."""
     count = min(ALTERNATIVES, probabilities.shape[0])
     p, ids = (each[:count] for each in logits_processors.top_sorted(probabilities, count))
+    own = float(probabilities[token.id])
     drawn, *top = token_display.vocabulary_items(model, [token.id, *ids.tolist()])
     return {
         "i": i,
         "id": token.id,
         "text": token.text,
         "display": drawn["display"],
-        "p": token.probability,
+        "p": own,
         "u": token.uniform,
-        "bits": arrays.number(token.bits),
+        "bits": arrays.number(math.inf if own == 0 else -math.log2(own)),
         "cumulative": interval(probabilities, token.id),
         "top": [{**item, "p": each} for item, each in zip(top, p.tolist(), strict=True)],
     }

@@ -216,7 +216,7 @@ def _models_in(folder: Path) -> Iterator[Path]:
 def is_model(path: Path) -> bool:
     """Whether a path is a run, a checkpoint, a Hugging Face folder, or a file of weights."""
     if path.is_file():
-        return path.suffix == ".safetensors"
+        return path.suffix in (".safetensors", ".gguf")
     if not os.path.lexists(path / "config.json"):
         return False
     # A damaged run counts too: the listing reports what is wrong with it.

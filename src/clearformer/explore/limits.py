@@ -9,6 +9,7 @@ MAX_TEXT = 8_000
 MAX_RESPONSE_BYTES = 4 * 2**20
 MAX_EXPORT_BYTES = 5 * 2**20
 MAX_EXPORT_RESPONSES_BYTES = 4 * MAX_EXPORT_BYTES  # before the largest are left out
+MAX_EXPORTED = 1_000  # requests of one file: every head of a model, and what is around them
 MAX_EXPORTS = 2  # at the same time
 EXPORT_SECONDS = 300.0
 MAX_STREAMS = 64  # event streams open at the same time: a quarter of the connections

@@ -24,7 +24,6 @@ def model_info(entry: ModelEntry) -> dict[str, Any]:
     """One row of the list of models."""
     config = entry.config
     names = config.head.names if "classify" in config.verbs else None
-    position = type(config.position).__name__
     return {
         "id": entry.id,
         "name": entry.name,
@@ -38,7 +37,8 @@ def model_info(entry: ModelEntry) -> dict[str, Any]:
         "d_hidden": config.hidden,
         "vocab_size": config.vocabulary,
         "max_len": config.length,
-        "positions": POSITIONS.get(position, position.lower()),
+        "longest": config.position.max_length(config.length),
+        "positions": position_kind(config),
         "tokenizer": entry.tokenizer_kind,
         "norm": config.residual,
         "causal": is_causal(config),
@@ -51,6 +51,12 @@ def model_info(entry: ModelEntry) -> dict[str, Any]:
         "sample": SAMPLES.get(config.verbs[0], DEFAULT_SAMPLE),
         "sample_target": None,
     }
+
+
+def position_kind(config: AnyModelConfig) -> str:
+    """The kind of the model's positions, as the page names it."""
+    name = type(config.position).__name__
+    return POSITIONS.get(name, name.lower())
 
 
 def is_causal(config: AnyModelConfig) -> bool:

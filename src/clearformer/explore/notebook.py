@@ -61,18 +61,34 @@ def page(trace: Trace, layer: int, head: int, query: int | None) -> str:
              "trace": cached.id}  # fmt: skip
     trace_url = f"/api/traces/{cached.id}"
     requests: list[export.Request] = [
-        (trace_url, None, "POST /api/traces"),
-        ("/api/info", None, None),
-        ("/api/models", None, None),
-        ("/api/source", None, None),
-        (f"/api/models/{entry.id}/parameters", None, None),
-        (f"{trace_url}/head?head={head}&layer={layer}&part={part}", None, None),
-        (f"{trace_url}/logits?i=-1", None, None),
-        *((f"/api/source?symbol={symbol}", None, None) for symbol in SHOWN),
+        export.Request(trace_url, key="POST /api/traces"),
+        *(
+            export.Request(path)
+            for path in (
+                "/api/info",
+                "/api/models",
+                "/api/source",
+                f"/api/models/{entry.id}/parameters",
+                _head(trace_url, layer, head, part),
+                f"{trace_url}/logits?i=-1",
+                *(f"/api/source?symbol={symbol}" for symbol in SHOWN),
+            )
+        ),
+        *(
+            export.Request(_head(trace_url, each_layer, each_head, each_part), optional=True)
+            for each_part in cached.overview.parts
+            for each_layer in cached.overview.layers(each_part)
+            for each_head in range(model.config.heads)
+            if (each_part, each_layer, each_head) != (part, layer, head)
+        ),
     ]
 
     fetch = partial(in_process_client.request_json, app)
     return _run(export.page(fetch, "attention", state, requests, {}))
+
+
+def _head(trace_url: str, layer: int, head: int, part: str) -> str:
+    return f"{trace_url}/head?head={head}&layer={layer}&part={part}"
 
 
 def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:

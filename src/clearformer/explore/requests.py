@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearformer.explore.limits import MAX_NEW_TOKENS, MAX_TEXT, MAX_TOKENS
+from clearformer.explore.limits import MAX_EXPORTED, MAX_NEW_TOKENS, MAX_TEXT, MAX_TOKENS
 
 Mask = Literal["model", "none", "causal"]
 Part = Literal["self", "encoder", "decoder", "cross"]
@@ -39,6 +39,7 @@ class TextRequest(ModelRequest):
 class TraceRequest(ModelRequest):
     text: Text | None = None
     tokens: Ids | None = None
+    continuation: Ids = []  # tokens after the text, such as generated ones
     target: Text | None = None
     target_tokens: Ids | None = None
     mask_at: Ids = []
@@ -72,6 +73,8 @@ class GenerateRequest(ModelRequest):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     forced: Annotated[Ids, Field(max_length=MAX_NEW_TOKENS)] = []
+    report_from: Annotated[int, Field(ge=0)] | None = None  # forced tokens to report as well
+    logits: bool = False  # whether to report the logits of new tokens
 
 
 class AttributeRequest(TextRequest):
@@ -94,11 +97,13 @@ class ExportedRequest(ApiModel):
 
     path: Annotated[str, Field(pattern=r"^/api/", max_length=500)]
     body: dict[str, Any] | None = None
-    key: Annotated[str, Field(max_length=600)] | None = None  # under which the page looks it up
+    # Under which the page looks it up; it includes the body.
+    key: Annotated[str, Field(max_length=40 * MAX_TEXT)] | None = None
+    optional: bool = False  # left out if the file would be too large
 
 
 class ExportRequest(ApiModel):
     view: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
     state: dict[str, Any] = {}
-    requests: Annotated[list[str | ExportedRequest], Field(max_length=100)] = []
+    requests: Annotated[list[str | ExportedRequest], Field(max_length=MAX_EXPORTED)] = []
     responses: dict[str, Any] = {}

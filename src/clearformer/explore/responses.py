@@ -57,6 +57,7 @@ class ModelResponse(ApiModel):
     d_hidden: int
     vocab_size: int
     max_len: int
+    longest: int | None
     positions: str
     tokenizer: str | None
     norm: Literal["pre", "post"]
@@ -92,6 +93,7 @@ class Token(VocabularyItem):
     i: int
     special: bool
     joined: bool
+    bytes: str | None
 
 
 class PartResponse(ApiModel):
@@ -143,6 +145,8 @@ class TraceResponse(ApiModel):
     first: dict[str, Array]
     shapes: list[ShapeResponse]
     bits: Array | None
+    characters: int | None
+    mask_id: int | None
     probs: list[ClassProbability] | None
     nonfinite: list[NonFinite]
     truncated: bool
@@ -192,6 +196,7 @@ class ProjectionResponse(ApiModel):
     b: Number
     value: Number
     turned: Number
+    changed_by: list[Literal["norm", "rotation", "content_bias"]]
 
 
 class LogitsResponse(ApiModel):
@@ -303,16 +308,6 @@ class LensResponse(ApiModel):
     track: Tracked | None
 
 
-class Unit(ApiModel):
-    j: int
-    pre: Number
-    post: Number
-
-
-class UnitsResponse(ApiModel):
-    units: list[Unit]
-
-
 class Completeness(ApiModel):
     total: Number
     sum: Number
@@ -339,9 +334,18 @@ class CorruptedToken(Token):
     became: VocabularyItem | None
 
 
+class MaskingShares(ApiModel):
+    rate: float
+    mask: float
+    random: float
+    kept: float
+
+
 class CorruptResponse(ApiModel):
     tokens: list[CorruptedToken]
     seed: int
+    policy: MaskingShares
+    known: bool
 
 
 class CodedToken(Token):

@@ -180,7 +180,7 @@ def _progress(record: Mapping[str, Any]) -> tuple[str, float, float] | None:
     seconds = record.get("seconds")
     if count is None or seconds is None or not (is_finite(count) and is_finite(seconds)):
         return None
-    return ("tokens" if unit == "targets" else unit, float(count), float(seconds))
+    return unit, float(count), float(seconds)
 
 
 def _page_record(record: Mapping[str, Any]) -> Record:

@@ -1,8 +1,7 @@
-"""Named stages of a forward pass, and how attention computes them.
+"""The named stages of a forward pass (`interventions.stages`), and summaries of them.
 
-Python, JSON, the documentation and the page share these names. `attention_stages` computes all
-stages of one attention, `basic_stages` those of attention without parameters, and `summaries`
-small summaries of weights whose full map would take too much memory.
+`basic_stages` computes the stages of attention without parameters, and `summaries` small
+summaries of weights whose full map would take too much memory.
 
 Axes: B batch, H heads, Q queries, K keys, D head width, T tokens, E model width.
 """
@@ -14,50 +13,46 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearformer.core.kernels import one_for_each_query_head, weights
-from clearformer.core.masks import Mask
 from clearformer.core.patterns import Pattern
+from clearformer.interventions.stages import (
+    ATTENTION,
+    BLOCK,
+    FEED_FORWARD,
+    KERNEL,
+    NORMS,
+    PROJECTIONS,
+    attention_stages,
+)
 
-# The stages by module, in the order of the computation, with their axes.
-KERNEL = {
-    "q": "H,Tq,D",
-    "k": "H,Tk,D",
-    "v": "H,Tk,D",
-    "scores_raw": "H,Tq,Tk",
-    "scores_scaled": "H,Tq,Tk",
-    "bias": "H,Tq,Tk",
-    "scores_masked": "H,Tq,Tk",
-    "weights": "H,Tq,Tk",
-    "head_out": "H,Tq,D",
-}
-PROJECTIONS = {"q_proj": "H,T,D", "k_proj": "H,T,D"}
-ATTENTION = {"attn_in": "T,E", "attn_out": "T,E"}
-BLOCK = {"resid_pre": "T,E", "resid_mid": "T,E", "resid_post": "T,E"}
-FEED_FORWARD = {"mlp_pre": "T,F", "mlp_hidden": "T,F", "mlp_out": "T,E"}
+__all__ = [
+    "AXES",
+    "KERNEL",
+    "OUTPUT",
+    "SUMMARIES",
+    "THUMBNAIL_SIDE",
+    "all_finite",
+    "attention_stages",
+    "basic_stages",
+    "count_nonfinite",
+    "downscaled",
+    "entropy",
+    "summaries",
+]
+
 SUMMARIES = {"thumbs": "H,t,t", "entropy": "H,Tq", "previous": "H", "first": "H"}
 OUTPUT = {"logits": "T,V"}
-AXES = {**ATTENTION, **PROJECTIONS, **KERNEL, **BLOCK, **FEED_FORWARD, **SUMMARIES, **OUTPUT}
+AXES = {
+    **ATTENTION,
+    **PROJECTIONS,
+    **KERNEL,
+    **BLOCK,
+    **FEED_FORWARD,
+    **NORMS,
+    **SUMMARIES,
+    **OUTPUT,
+}
 
 THUMBNAIL_SIDE = 64  # pixels
-
-
-def attention_stages(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None
-) -> dict[str, Tensor]:
-    """Every stage from queries, keys and values to the outputs of the heads: eq. 6 to eq. 9."""
-    k, v = one_for_each_query_head(k, q), one_for_each_query_head(v, q)
-    tensors = {"q": q, "k": k, "v": v}
-    tensors["scores_raw"] = q @ k.transpose(-2, -1)  # (B, H, Q, K)  eq. 6
-    scores = tensors["scores_scaled"] = tensors["scores_raw"] / math.sqrt(q.shape[-1])  # eq. 9
-    if bias is not None:
-        tensors["bias"] = bias.expand_as(scores)
-        scores = scores + bias
-    # Cross-attention may have more queries than keys, for which a mask has no table.
-    hidden = None if mask.hides_nothing(q.shape[-2]) else ~mask.table(q, k)
-    tensors["scores_masked"] = scores if hidden is None else scores.masked_fill(hidden, -math.inf)
-    tensors["weights"] = weights(q, k, mask, bias)  # eq. 7
-    tensors["head_out"] = tensors["weights"] @ v  # (B, H, Q, D)  eq. 8
-    return tensors
 
 
 def basic_stages(x: Tensor, pattern: Pattern) -> dict[str, Tensor]:

@@ -15,16 +15,46 @@ BYTE_OF = {character: byte for byte, character in enumerate(byte_characters())}
 
 
 def tokens(model: TracedModel, ids: Sequence[int], first: int = 0) -> list[dict[str, Any]]:
-    """The tokens of a sequence; those in a memory have negative positions."""
+    """The tokens of a sequence; `first` is the position of the first one in the text."""
     special_ids = set(model.added_tokens)
     special_ids |= set(model.tokenizer.specials.values()) if model.tokenizer else set()
     special = [each in special_ids for each in ids]
     items = vocabulary_items(model, ids)
     joined = _continues_word(model, [item["text"] for item in items], special)
     return [
-        {"i": i, **item, "special": special[n], "joined": joined[n]}
+        {
+            "i": i,
+            **item,
+            "special": special[n],
+            "joined": joined[n],
+            "bytes": None
+            if special[n]
+            else _hexadecimal(model.tokenizer, item["id"], item["text"]),
+        }
         for n, (i, item) in enumerate(enumerate(items, start=first))
     ]
+
+
+def _hexadecimal(tokenizer: Tokenizer | None, id: int, text: str) -> str:
+    """The bytes of a token, which may be a part of a character: `F0 9F`."""
+    data = None if tokenizer is None else token_bytes(tokenizer, id)
+    data = text.encode("utf-8", "surrogatepass") if data is None else data
+    return data.hex(" ").upper()
+
+
+def characters(model: TracedModel, ids: Sequence[int]) -> int:
+    """How many characters of a text end in a token after the first one.
+
+    A token may be a part of a character, so tokens cannot be counted instead.
+    """
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        return 0
+    special = {*model.added_tokens, *tokenizer.specials.values()}
+    first, *_ = ids
+    text = tokenizer.decode([id for id in ids if id not in special])
+    begun = "" if first in special else tokenizer.decode([first]).rstrip("\ufffd")
+    return len(text) - len(begun)
 
 
 def vocabulary_items(model: TracedModel, ids: Iterable[int]) -> list[dict[str, Any]]:

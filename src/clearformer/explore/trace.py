@@ -33,7 +33,7 @@ from clearformer.inference.modes import evaluating
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PATTERNS", "MaskChoice", "Trace", "attentions", "basic_stages", "trace"]
+__all__ = ["PATTERNS", "MaskChoice", "Trace", "attentions", "basic_stages", "run", "trace"]
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def trace(
     _require_layers(module, layers)
     recorder = Recorder(capture, layers)
     with evaluating(module), torch.inference_mode(), recording(module, recorder, mask, positions):
-        output = _run(traced, model_input)
+        output = run(traced, model_input)
     settings = {"mask": mask, "positions": positions, "pad_to": pad_to}
     settings |= {} if memory is None else {"segment": segment, "memory": memory}
     return Trace(
@@ -192,7 +192,7 @@ def trace(
     )
 
 
-def _run(traced: TracedModel, model_input: ModelInput) -> Any:
+def run(traced: TracedModel, model_input: ModelInput) -> Any:
     """The output for the input, or for its last segment if the model has a memory."""
     device = traced.device
 

@@ -16,7 +16,7 @@ from clearformer.config import AnyModelConfig, Head
 from clearformer.core.attention import Attention
 from clearformer.explore import arrays, stages, token_display
 from clearformer.explore.limits import MAX_RESPONSE_BYTES, POOL_ABOVE, TOP_TOKENS
-from clearformer.explore.model_info import main_task
+from clearformer.explore.model_info import main_task, position_kind
 from clearformer.explore.recording import attentions
 from clearformer.explore.trace import Trace
 from clearformer.explore.trace_cache import CachedTrace
@@ -35,12 +35,17 @@ def overview(cached: CachedTrace) -> dict[str, Any]:
     """The response to a new trace: tokens, and a thumbnail of every head."""
     trace, loaded = cached.overview, cached.loaded
     model, model_input, parts = trace.model, trace.input, trace.parts
-    queries = {part: token_display.tokens(model, model_input.queries(part)) for part in parts}
+    # A model with a memory reads the last segment: its tokens keep their positions in the text.
+    start = model_input.start
+    queries = {
+        part: token_display.tokens(model, model_input.queries(part), start) for part in parts
+    }
     keys = {
-        part: token_display.tokens(model, model_input.keys(part), first=-model_input.remembered)
+        part: token_display.tokens(model, model_input.keys(part), start - model_input.remembered)
         for part in parts
     }
     main, all_ids = parts[0], model_input.tokens[0].tolist()
+    bits = _surprisal(trace)
     response: dict[str, Any] = {
         "id": cached.id,
         "model": loaded.entry.id,
@@ -62,7 +67,9 @@ def overview(cached: CachedTrace) -> dict[str, Any]:
         "memory": model_input.remembered,
         "thumbs": _thumbnails(trace),
         "shapes": shapes(trace),
-        "bits": _surprisal(trace),
+        "bits": bits,
+        "characters": None if bits is None else _characters(trace),
+        "mask_id": None if model.tokenizer is None else model.tokenizer.mask,
         "probs": _class_probabilities(trace),
         "nonfinite": nonfinite(cached),
         "truncated": False,
@@ -122,6 +129,13 @@ def _surprisal(trace: Trace) -> dict[str, Any] | None:
     log_probs = trace.logits.float().cpu().log_softmax(-1)  # (T, V)
     bits = -log_probs[:-1].gather(1, ids[1:, None])[:, 0] / math.log(2)
     return arrays.floats(torch.cat((torch.tensor([math.nan]), bits)))
+
+
+def _characters(trace: Trace) -> int:
+    """How many characters the tokens with a surprisal are."""
+    config = trace.model.config
+    assert config is not None
+    return token_display.characters(trace.model, trace.input.queries(config.writing_part))
 
 
 def _class_probabilities(trace: Trace) -> list[dict[str, Any]] | None:
@@ -263,7 +277,17 @@ def projection(
         "b": arrays.number(b),
         "value": arrays.number(float(products.sum()) + b),
         "turned": arrays.number(float(recorded[which][0, head, i, d])),
+        "changed_by": _changes(cached, which),
     }
+
+
+def _changes(cached: CachedTrace, which: str) -> list[str]:
+    """What changes a projected query, key or value before it is used."""
+    config = cached.loaded.config
+    norm = ["norm"] if config.query_key_norm is not None and which != "v" else []
+    by_positions = {"rotary": {"q": "rotation", "k": "rotation"}, "relative": {"q": "content_bias"}}
+    change = by_positions.get(position_kind(config), {}).get(which)
+    return norm if change is None else [*norm, change]
 
 
 def _projection_input(cached: CachedTrace, layer: int, part: str, which: str, i: int) -> Tensor:

@@ -40,6 +40,17 @@ def compare(
         return distance, _same_tokens(model, copy, config, generation, path)
 
 
+def measure(
+    model: Model, copy: Model, config: AnyModelConfig, generation: GenerationDefaults
+) -> tuple[float, int]:
+    """How far a quantized copy is off: of logits, and after how many equal greedy tokens."""
+    with evaluating(model):
+        distance = difference(model, copy, config)
+        texts = [_greedy(each, config, generation) for each in (model, copy)]
+    unequal = (i for i, (one, other) in enumerate(zip(*texts, strict=False)) if one != other)
+    return distance, next(unequal, min(map(len, texts)))
+
+
 def difference(model: Model, copy: Model, config: AnyModelConfig) -> float:
     """The largest difference between two models' logits on random tokens with padding."""
     tokens, attention_mask = _example(config)

@@ -45,7 +45,7 @@ def plan_conversion(
             shape = weights.shape(present[name])
             if shape != expected:
                 raise ValueError(
-                    f"{present[name]} has shape {shape}, but its config.json makes it {expected}"
+                    f"{present[name]} has shape {shape}, but its config makes it {expected}"
                 )
         plan[ours] = [present[name] for name in theirs], layout
     if missing:
@@ -60,7 +60,7 @@ def plan_conversion(
         raise ValueError(
             f"it has the tensor{'s' * (len(unknown) > 1)} "
             f"{first_few([present[n] for n in unknown])}, "
-            f"which its config.json does not account for"
+            f"which its config does not account for"
         )
     return plan, [f"not used: {first_few(extra)}"] if extra else []
 
@@ -77,7 +77,7 @@ def _require_equal(weights: Weights, second: str, first: str) -> None:
     one, other = (to_float32(name, weights.tensor(name)) for name in (second, first))
     if not same_shape or not one.equal(other):
         raise ValueError(
-            f"{second} and {first} are one tensor by its config.json, but they differ in the file"
+            f"{second} and {first} are one tensor by its config, but they differ in the file"
         )
     weights.release(second)
 

@@ -26,7 +26,7 @@ from clearformer.hub.importing import METADATA_KEY
 from clearformer.hub.safetensors_files import WEIGHTS
 from clearformer.hub.tensor_names import their_names
 from clearformer.hub.tokenizer_files import write_tokenizer
-from clearformer.hub.write_run import atomic_folder, require_unused, write_json
+from clearformer.hub.write_run import atomic_file, atomic_folder, require_unused, write_json
 from clearformer.runs import state
 from clearformer.text import Tokenizer
 
@@ -91,15 +91,10 @@ def to_safetensors(
         "tokenizer": tokenizer.to_json(),
     }
     tensors = {name: t.float().cpu().contiguous() for name, t in state.weights(model).items()}
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.stem}-{os.getpid()}.safetensors")
-    try:
+    with atomic_file(out) as temporary:
         save_file(tensors, temporary, metadata={METADATA_KEY: json.dumps(metadata), "format": "pt"})
         _apply_umask(temporary)
         difference, tokens = compare(model, temporary, config, generation)
-        temporary.rename(out)
-    finally:
-        temporary.unlink(missing_ok=True)
     return Exported(out, "safetensors", difference, tokens)
 
 

@@ -67,6 +67,7 @@ class Imported:
         return model.eval()
 
 
+GGUF = ".gguf"
 METADATA_KEY = "clearformer"  # in the metadata of our own files: their config and tokenizer
 
 
@@ -91,11 +92,15 @@ def import_checkpoint(
     allow_bin: bool = False,
     pairs: Literal["halves", "neighbours"] = "halves",
 ) -> Imported:
-    """Read a Hugging Face folder, or one file of weights with its config.json beside it.
+    """Read a Hugging Face folder, a .gguf file, or a file of weights beside its config.json.
 
     `tokenizer` is another folder with the tokenizer, or "bytes". `pairs` is the layout of rotary
     components, which config.json does not specify.
     """
+    if path.suffix == GGUF:
+        from clearformer.hub.gguf_import import import_gguf
+
+        return import_gguf(path, None if tokenizer is None else _named_tokenizer(tokenizer))
     weights = _open_weights(path, allow_bin)
     if isinstance(weights, SafetensorsFile) and METADATA_KEY in weights.metadata:
         return _import_own(weights, str(path))
@@ -125,6 +130,10 @@ def _read_template(
 
 def read_model_config(path: Path, *, allow_bin: bool = False) -> AnyModelConfig:
     """The config of a checkpoint, by its settings and tensor names; no data is read."""
+    if path.suffix == GGUF:
+        from clearformer.hub.gguf_import import read_gguf_config
+
+        return read_gguf_config(path)
     weights = _open_weights(path, allow_bin)
     if isinstance(weights, SafetensorsFile) and METADATA_KEY in weights.metadata:
         return model_from_json(json.loads(weights.metadata[METADATA_KEY])["model"])
@@ -157,7 +166,7 @@ def _open(path: Path, weights: Weights) -> _Opened:
     family = family_of(data, str(config_path))
     settings = HFConfig(family.merge_files(folder, data), str(config_path))
     names = family.canonical(list(weights.names()))
-    config = replace(family.read_config(settings, names), name=_name(family, folder))
+    config = replace(family.read_config(settings, names), name=model_name(family, folder))
     generation = family.read_generation(settings, config)
     if settings.ignored:
         noun = "a setting" if len(settings.ignored) == 1 else "settings"
@@ -190,7 +199,7 @@ def _weights_of_file(path: Path, allow_bin: bool) -> Weights:
         return SafetensorsFile(path)
     if path.suffix not in (".bin", ".pt", ".pth"):
         raise ValueError(
-            f"{path} is not a file of weights: their names end in .safetensors, .bin or .pt"
+            f"{path} is not a file of weights: their names end in .safetensors, .gguf, .bin or .pt"
         )
     if not allow_bin:
         raise ValueError(
@@ -219,12 +228,12 @@ def _import_own(file: SafetensorsFile, where: str) -> Imported:
         raise ValueError(
             f"{where}: its tensors do not match its config: see {first_few(wrong + extra)}"
         )
-    _require_size(tokenizer, config, generation, where)
+    require_size(tokenizer, config, generation, where)
     tensors = {name: to_float32(name, file.tensor(name)) for name in shapes}
     return Imported(where, config, generation, tokenizer, tensors, ())
 
 
-def _name(family: Family, folder: Path) -> str:
+def model_name(family: Family, folder: Path) -> str:
     path = folder.resolve()
     # The hub's cache: models--OWNER--NAME/snapshots/REVISION.
     cached = path.parent.name == "snapshots"
@@ -237,22 +246,23 @@ def _name(family: Family, folder: Path) -> str:
 def _read_tokenizer(
     folder: Path, source: str | None, config: ModelConfig, generation: GenerationDefaults
 ) -> Tokenizer | None:
-    if source == "bytes":
-        tokenizer: Tokenizer | None = Bytes()
-    elif source is not None:
-        tokenizer = read_tokenizer(Path(source))
-        if tokenizer is None:
-            raise ValueError(
-                f"{source} has no tokenizer: no tokenizer.json, source.spm, vocab.json or vocab.txt"
-            )
-    else:
-        tokenizer = read_tokenizer(folder)
+    tokenizer = read_tokenizer(folder) if source is None else _named_tokenizer(source)
     if tokenizer is not None:
-        _require_size(tokenizer, config, generation, str(folder))
+        require_size(tokenizer, config, generation, str(folder))
     return tokenizer
 
 
-def _require_size(
+def _named_tokenizer(source: str) -> Tokenizer:
+    """The tokenizer that the user asked for: bytes, or that of a folder."""
+    tokenizer = Bytes() if source == "bytes" else read_tokenizer(Path(source))
+    if tokenizer is None:
+        raise ValueError(
+            f"{source} has no tokenizer: no tokenizer.json, source.spm, vocab.json or vocab.txt"
+        )
+    return tokenizer
+
+
+def require_size(
     tokenizer: Tokenizer, config: AnyModelConfig, generation: GenerationDefaults, where: str
 ) -> None:
     size = tokenizer.size

@@ -36,7 +36,7 @@ def to_int8(run: Path, out: Path) -> Exported:
     tensors = int8_tensors(model)
     after = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     # The averaged weights were quantized, if there were any.
-    config = replace(config, train=replace(config.train, ema_decay=None))
+    config = replace(config, train=replace(config.train, ema_decay=None, adapter=None))
     facts = {**saved.facts, SOURCE_RUN: str(run.absolute())}
     documents = {
         "config.json": to_json(config),

@@ -82,5 +82,17 @@ def atomic_folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def atomic_file(out: Path) -> Iterator[Path]:
+    """A temporary file that is renamed to `out` at the end, or removed after an error."""
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(f".{out.stem}-{os.getpid()}{out.suffix}")
+    try:
+        yield temporary
+        temporary.rename(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: Any) -> None:
     path.write_text(checkpoint.as_text(value), encoding="utf-8")

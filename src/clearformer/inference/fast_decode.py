@@ -39,7 +39,7 @@ from clearformer.extensions.embedding import NeighbourEmbedding
 from clearformer.inference.caches import StaticKVCache
 from clearformer.inference.modes import has_hooks
 from clearformer.inference.packed_linear import (
-    FastLinear,
+    HasProduct,
     onednn_linear,
     packed_product,
     split_product,
@@ -341,7 +341,7 @@ def norm_function(norm: nn.Module) -> Function:
 
 def product(linear: nn.Module | Tensor, rows: int, bias: Tensor | None = None) -> Function:
     """A linear layer as a function, chosen for about `rows` rows."""
-    if isinstance(linear, FastLinear):
+    if isinstance(linear, HasProduct):
         return linear.product(rows)
     if isinstance(linear, Tensor):
         weight = linear  # (O, I)

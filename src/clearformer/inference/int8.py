@@ -5,8 +5,8 @@ Each row of a matrix becomes integers from -127 to 127 and a scale. On a CPU the
 which saves memory but no time.
 
 torch quantizes all rows of an input with one range, so that a text would depend on the others in
-its batch. Here each row is first mapped to [0, 1], and the result is mapped back, so that each row
-is quantized with its own range.
+its batch. Here several rows are first mapped to the integers that each would have alone, and the
+result is mapped back.
 
 `quantize` replaces the matrices of a finished model by other modules.
 
@@ -14,7 +14,7 @@ Axes: B batch, T tokens, I inputs, O outputs, V vocabulary, E model width.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -50,13 +50,38 @@ class Int8Linear(nn.Module):
         if self.packed is None:
             return F.linear(x, self.weight.to(x.dtype), self.bias)  # (..., O)
         wide = x.float()
-        minimum = wide.amin(dim=-1, keepdim=True)  # (..., 1); aminmax would be slower
-        span = (wide.amax(dim=-1, keepdim=True) - minimum).clamp_(min=MIN_SPAN)
-        # W x = W (span u + least 1) = span W u + least W 1
-        u = (wide - minimum).div_(span)  # (..., I)
-        product: Tensor = torch.ops.quantized.linear_dynamic(u, self.packed, SEVEN_BITS)
-        y = product.mul_(span).addcmul_(minimum, self.sums)  # (..., O)
+        one_row = wide.numel() == self.in_features
+        y = self._row(wide) if one_row else self._rows(wide)  # (..., O)
         return (y if self.bias is None else y.add_(self.bias)).to(x.dtype)
+
+    def product(self, rows: int) -> Callable[[Tensor], Tensor]:
+        """The same function for about `rows` rows, with the least overhead."""
+        if rows > 1 or self.packed is None:
+            return self.forward
+        multiply, packed, bias = torch.ops.quantized.linear_dynamic.default, self.packed, self.bias
+
+        def one_row(x: Tensor) -> Tensor:
+            if x.numel() != self.in_features or x.dtype != torch.float32:
+                return self.forward(x)
+            y: Tensor = multiply(x, packed, SEVEN_BITS)
+            return y if bias is None else y.add_(bias)
+
+        return one_row
+
+    def _row(self, x: Tensor) -> Tensor:
+        """W x for a single row: torch's own range is the range of this row."""
+        y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, SEVEN_BITS)
+        return y
+
+    def _rows(self, x: Tensor) -> Tensor:
+        """W x for several rows, each with its own range [minimum, maximum], which includes 0."""
+        minimum = x.amin(dim=-1, keepdim=True).clamp_(max=0)  # (..., 1); aminmax would be slower
+        maximum = x.amax(dim=-1, keepdim=True).clamp_(min=0)
+        step = (maximum - minimum).div_(LEVELS).clamp_(min=MIN_STEP)
+        zero = (minimum / step).neg_().round_()  # the integer that stands for 0
+        # 0 to LEVELS, of which torch rounds none: W x = step (W n - zero W 1)
+        n = (x * step.reciprocal()).round_().add_(zero).clamp_(0, LEVELS)  # (..., I)
+        return self._row(n).addcmul_(zero, self.sums, value=-1).mul_(step)
 
     def rows(self) -> Rows:
         """The integers and their scales."""
@@ -100,7 +125,7 @@ def quantize(model: nn.Module) -> nn.Module:
     Norms, biases and positions are not quantized: they are small, and sensitive to errors. A head
     that is tied to the embedding shares its integers too.
     """
-    for parent, name, module in list(_matrices(model)):
+    for parent, name, module in list(matrices(model)):
         _replace(parent, name, module, rounded(cast(Tensor, module.weight)))
     return model
 
@@ -127,7 +152,7 @@ def load_int8(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """
     left = dict(tensors)
     tables: list[Rows] = []
-    for parent, name, module in list(_matrices(model)):
+    for parent, name, module in list(matrices(model)):
         path = next(p for p, m in model.named_modules() if m is module)
         shape = cast(Tensor, module.weight).shape
         weight, scale = left.pop(f"{path}.weight", None), left.pop(f"{path}.scale", None)
@@ -150,7 +175,23 @@ def load_int8(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     return model
 
 
-def _matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
+def dequantized(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The result of `int8_tensors` as float32 weights."""
+    scales = {name.removesuffix(".scale"): t for name, t in tensors.items() if _is_scale(t, name)}
+    floats = {name: tensor for name, tensor in tensors.items() if not _is_scale(tensor, name)}
+    for path, scale in scales.items():
+        numbers = floats.get(f"{path}.weight")
+        if numbers is None or numbers.dtype != torch.int8 or numbers.shape[:1] != scale.shape:
+            raise ValueError(f"{path}.weight is missing from the int8 weights, or does not fit")
+        floats[f"{path}.weight"] = numbers.float() * scale[:, None]
+    return floats
+
+
+def _is_scale(tensor: Tensor, name: str) -> bool:
+    return name.endswith(".scale") and tensor.dim() == 1
+
+
+def matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     """Parent, name and module of each matrix to quantize."""
     for parent in model.modules():
         for name, module in parent.named_children():
@@ -186,6 +227,7 @@ def _pack(rows: Rows) -> Any:
         return None
 
 
-MIN_SPAN = 1e-30  # the span of a constant row, which is mapped to zeros
 # Without VNNI the sum of two products may overflow 16 bits unless the input has 7 bits.
 SEVEN_BITS = not getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
+LEVELS = 127 if SEVEN_BITS else 255
+MIN_STEP = 1e-30  # of a row of zeros

@@ -12,7 +12,7 @@ Axes: B batch, I inputs, O outputs, P pieces, R rows.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,13 @@ MIN_WEIGHTS = 2**14  # of a matrix; splitting smaller ones does not pay off
 
 Product = Callable[[Tensor], Tensor]  # (..., I) to (..., O)
 M = TypeVar("M", bound=nn.Module)
+
+
+@runtime_checkable
+class HasProduct(Protocol):
+    """A linear layer that offers its product as a function, chosen for a number of rows."""
+
+    def product(self, rows: int) -> Product: ...
 
 
 class FastLinear(nn.Module):

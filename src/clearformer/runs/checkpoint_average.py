@@ -17,7 +17,7 @@ from torch import Tensor
 from clearformer.config import run_from_json, to_json
 from clearformer.runs import checkpoint
 from clearformer.runs.checkpoint import Checkpoint
-from clearformer.runs.load import require_floats
+from clearformer.runs.load import has_adapter, require_floats
 
 
 def last_checkpoints(run: Path, last: int) -> list[Checkpoint]:
@@ -52,6 +52,11 @@ def average(run: Path, last: int, out: Path) -> Checkpoint:
     checkpoints = last_checkpoints(run, last)
     for each in checkpoints:
         require_floats(each)
+        if has_adapter(each):
+            raise ValueError(
+                f"{each.folder} holds an adapter, and the mean of two factors is not that of their "
+                f"products: use the run as it is, or train with --train.ema-decay"
+            )
     newest = checkpoints[0]
     config = run_from_json(newest.json("config.json"))
     # The weights are an average already, so there is no EMA to use instead.

@@ -10,8 +10,8 @@ from typing import Any
 
 from clearformer import data
 from clearformer.config import RunConfig
-from clearformer.inference.int8 import quantize
 from clearformer.inference.shared_copy import shared_copy
+from clearformer.inference.weights import QUANTIZERS
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.contamination import lineage
 from clearformer.runs.contamination import notes as contamination_notes
@@ -129,7 +129,7 @@ class Evaluator:
         weights: str = "float32",
         against: Path | None = None,
     ) -> Evaluation:
-        """Compute the metrics; with int8 weights, beside those of the model in float32."""
+        """Compute the metrics; with quantized weights, beside those of the model in float32."""
         task, notes = task_of_run(self.config), list[str]()
 
         def note(sentence: str) -> None:
@@ -140,8 +140,8 @@ class Evaluator:
         if (floats := self._in_float32(weights, against, note)) is not None:
             before = task.measure(floats, prepared)
         model = self.model
-        if weights == "int8":
-            quantize(model := shared_copy(model))
+        if weights != "float32":
+            QUANTIZERS[weights](model := shared_copy(model))
         return Evaluation(task.measure(model, prepared), before, notes=tuple(notes))
 
     def _require_part(self) -> None:
@@ -153,7 +153,7 @@ class Evaluator:
             )
 
     def _in_float32(self, weights: str, against: Path | None, note: Say) -> Any:
-        """The model in float32 to measure beside one in int8, if there is one."""
+        """The model in float32 to measure beside a quantized one, if there is one."""
         if "translate" in self.config.model.verbs:
             if weights != "float32" or against is not None:
                 name = "weights" if weights != "float32" else "against"
@@ -165,7 +165,7 @@ class Evaluator:
                 raise ValueError(
                     f"`against` is {against}, but {self.name} is not a run in int8: leave it out"
                 )
-            return self.model if weights == "int8" else None
+            return None if weights == "float32" else self.model
         assert self.checkpoint is not None
         source = against or Path(str(self.checkpoint.manifest.get(SOURCE_RUN)))
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from clearformer.adapters.attach import attach
 from clearformer.builder import build, outline
 from clearformer.runs import checkpoint_choice, state
 from clearformer.runs.fingerprint import Model
@@ -54,9 +55,15 @@ def evaluate(run: Run, progress: float) -> Evaluation:
 def _outline(run: Run) -> Model:
     """A model without weights, for those of a sharded model."""
     if run.make is build:
-        return outline(run.config.model)
-    model = run.make(run.config.model, run.config.train.seed)
-    model.load_state_dict(state.buffers(run.model), strict=False)
+        model = outline(run.config.model)
+    else:
+        model = run.make(run.config.model, run.config.train.seed)
+        model.load_state_dict(state.buffers(run.model), strict=False)
+    if run.adapter is not None:
+        attach(model, run.adapter)
+        for name, buffer in run.model.named_buffers():  # frozen matrices that are not sharded
+            path, _, own = name.rpartition(".")
+            setattr(model.get_submodule(path), own, buffer)
     return model
 
 

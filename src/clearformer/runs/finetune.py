@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -42,7 +42,6 @@ class FinetuneOrigin:
 def read_origin(path: Path) -> FinetuneOrigin:
     """Read the run, or the single checkpoint, in `path`."""
     saved = load.best_checkpoint(path)
-    load.require_floats(saved)
     config = run_from_json(saved.json("config.json"))
     tokenizer = tokenizer_from_json(saved.json("tokenizer.json"))
     return FinetuneOrigin(config, tokenizer, Origin(folder=str(path), sha256=identity(saved)))
@@ -54,8 +53,10 @@ def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> loa
     `make` is the new run's builder, also used for an origin with a custom builder.
     """
     path = Path(origin.folder)
-    custom = BUILDER in load.best_checkpoint(path).manifest
-    opened = load.open_run(path, make if custom else build)
+    saved = load.best_checkpoint(path)
+    if config.train.adapter is None:
+        load.require_floats(saved, "use the run that it was made from, or train an --adapter")
+    opened = load.open_run(path, make if BUILDER in saved.manifest else build, dequantize=True)
     if identity(opened.checkpoint) != origin.sha256:
         raise ValueError(
             f"{origin.folder} has changed since this run was set up: start a new run from it, or "
@@ -73,7 +74,11 @@ def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> loa
 
 
 def identity(saved: Checkpoint) -> str:
-    manifest = saved.folder / "manifest.json"
+    return manifest_hash(saved.folder)
+
+
+def manifest_hash(folder: Path) -> str:
+    manifest = folder / "manifest.json"
     data = safe_files.read(manifest, limits.MAX_JSON_BYTES, "MAX_JSON_BYTES")
     return hashlib.sha256(data).hexdigest()
 
@@ -101,25 +106,45 @@ def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> No
         )
 
 
+def same_weights(source: ModelConfig, asked: ModelConfig) -> bool:
+    """Whether two models have the same parameters, so that one's weights are the other's."""
+    kept = {name: getattr(source, name) for name in MAY_DIFFER - {"head"}}
+    return replace(asked, **kept) == source
+
+
 @torch.no_grad()
-def load_pretrained(model: nn.Module, config: ModelConfig, opened: load.Opened) -> None:
-    """Load the weights of another model with the same body into a newly initialized one."""
+def load_pretrained(model: nn.Module, config: ModelConfig, opened: load.Opened) -> set[str]:
+    """Load the weights of another model with the same body into a newly initialized one; the names
+    of parameters that it does not have."""
+    loaded = pretrained_weights(model, config, opened)
+    for name, parameter in model.named_parameters():
+        if name in loaded:
+            parameter.copy_(loaded[name])
+    return {name for name, _ in model.named_parameters() if name not in loaded}
+
+
+def pretrained_weights(
+    model: nn.Module, config: ModelConfig, opened: load.Opened
+) -> dict[str, Tensor]:
+    """The weights of another model with the same body, under the names that they have here."""
     source = opened.config.model
     pretrained = {name: value.detach() for name, value in opened.model.named_parameters()}
     if config.head.text_task is not None:
         pretrained = {name.replace(*POOLER): value for name, value in pretrained.items()}
     same_head = type(source.head) is type(config.head) and not _other_classes(source, config)
+    found = {}
     for name, parameter in model.named_parameters():
         value = _fitting(pretrained, name, parameter)
         new = name.startswith("head.") and not same_head
         if value is not None and (not new or name.startswith(POOLER[1])):
-            parameter.copy_(value)
+            found[name] = value
         elif not new:
             shape = tuple(pretrained[name].shape) if name in pretrained else "nothing"
             raise ValueError(
                 f"{opened.checkpoint.folder} does not fit the model: {name} is {shape} there, but "
                 f"{tuple(parameter.shape)} is needed"
             )
+    return found
 
 
 def _fitting(pretrained: Mapping[str, Tensor], name: str, parameter: nn.Parameter) -> Tensor | None:

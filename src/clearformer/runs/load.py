@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import torch
+from torch import Tensor
 
 from clearformer import safe_files
 from clearformer.builder import build
 from clearformer.config import RunConfig, Verb, run_from_json
 from clearformer.core.model import Seq2Seq, Transformer
 from clearformer.generate.translate import Translator
-from clearformer.inference.int8 import load_int8
+from clearformer.inference.int8 import dequantized, load_int8
 from clearformer.runs import checkpoint, state
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.checkpoint_choice import Choice, choose
@@ -65,14 +66,17 @@ class OpenedTranslator:
     note: str | None = None
 
 
-def open_run(path: Path | str, make: Builder = build, verb: Verb = "embed") -> Opened:
+def open_run(
+    path: Path | str, make: Builder = build, verb: Verb = "embed", *, dequantize: bool = False
+) -> Opened:
     """Load the best checkpoint of a run (see checkpoint_choice.py), or the one in `path`.
 
     `make` is the builder of a model that was trained with a custom one (`Run(..., make=builder)`).
-    ValueError for a model that does not support `verb`.
+    `dequantize` gives one in int8 float weights. ValueError for a model that does not support
+    `verb`.
     """
     notes: list[str] = []
-    model, config, tokenizer, saved = open_any(path, make, notes.append)
+    model, config, tokenizer, saved = open_any(path, make, notes.append, dequantize=dequantize)
     config.model.require_verb(verb, path)
     return Opened(cast(Transformer, model), config, tokenizer, saved, *notes)
 
@@ -86,14 +90,24 @@ def open_translator(path: Path | str, make: Builder = build) -> OpenedTranslator
     return OpenedTranslator(translator, config, saved, *notes)
 
 
-def open_any(path: Path | str, make: Builder = build, say: Say = ignore_note) -> OpenedAny:
-    """Load a model of any kind; `say` gets the reason for the checkpoint, if there are others."""
+def open_any(
+    path: Path | str,
+    make: Builder = build,
+    say: Say = ignore_note,
+    *,
+    dequantize: bool = False,
+    base: Path | None = None,
+) -> OpenedAny:
+    """Load a model of any kind; `say` gets the reason for the checkpoint, if there are others.
+
+    `base` is where the model is that an adapter was trained for, if it was moved.
+    """
     saved, choice = chosen_checkpoint(Path(path))
     if choice is not None and choice.other is not None:
         other = Path(path) / "checkpoints" / f"step-{choice.other}"
         say(f"{path}: step {choice.step}, {choice.why}; for that one give {other}")
     try:
-        return _opened(saved, make)
+        return _opened(saved, make, dequantize, base)
     except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
         # Valid hashes do not make a file trustworthy.
         raise ValueError(
@@ -102,7 +116,9 @@ def open_any(path: Path | str, make: Builder = build, say: Say = ignore_note) ->
         ) from None
 
 
-def _opened(saved: Checkpoint, make: Builder) -> OpenedAny:
+def _opened(
+    saved: Checkpoint, make: Builder, dequantize: bool = False, base: Path | None = None
+) -> OpenedAny:
     config = run_from_json(saved.json("config.json"))
     tokenizer = tokenizer_from_json(saved.json("tokenizer.json"))
     if tokenizer_identity(tokenizer) != saved.manifest.get("tokenizer"):
@@ -114,19 +130,31 @@ def _opened(saved: Checkpoint, make: Builder) -> OpenedAny:
         )
     model = model_for(saved, config, make)
     set_threads(config.train.threads or torch.get_num_threads())
-    if has_int8(saved):
+    if has_int8(saved) and not dequantize:
         load_int8(model, saved.tensors(INT8))
-        return OpenedAny(model.eval(), config, tokenizer, saved)
-    tensors = saved.tensors("model.safetensors")
-    if config.train.ema_decay is not None or make is not build:
-        others = saved.tensors("state.safetensors")
-    if config.train.ema_decay is not None:
-        # The EMA was evaluated, so it is used.
-        tensors = {name: others[f"average.{name}"] for name in tensors}
-    state.adopt_weights(model, tensors, str(saved.folder))
-    if make is not build:
-        state.load_buffers(model, others, str(saved.folder))
+    elif has_adapter(saved):
+        from clearformer.runs.adapter_base import load_adapter  # which opens another run
+
+        tensors = saved_weights(saved, config, state.ADAPTER)
+        load_adapter(model, saved, config, tensors, make, base)
+    elif has_int8(saved):
+        state.adopt_weights(model, dequantized(saved.tensors(INT8)), str(saved.folder))
+    else:
+        state.adopt_weights(model, saved_weights(saved, config, state.WHOLE), str(saved.folder))
+    if make is not build and not has_int8(saved):
+        state.load_buffers(model, saved.tensors("state.safetensors"), str(saved.folder))
     return OpenedAny(model.eval(), config, tokenizer, saved)
+
+
+def saved_weights(
+    saved: Checkpoint, config: RunConfig, which: state.SavedWeights
+) -> dict[str, Tensor]:
+    """The weights in a checkpoint; those of the EMA if there is one, since it was evaluated."""
+    tensors = saved.tensors(which.file)
+    if config.train.ema_decay is None:
+        return tensors
+    averages = saved.tensors("state.safetensors")
+    return {name: averages.get(f"average.{name}", value) for name, value in tensors.items()}
 
 
 def is_run(path: Path) -> bool:
@@ -134,17 +162,24 @@ def is_run(path: Path) -> bool:
     return os.path.lexists(path / "manifest.json") or os.path.lexists(path / "checkpoints")
 
 
+def is_peft(path: Path) -> bool:
+    """Whether a path is that of an adapter of PEFT."""
+    return os.path.lexists(path / "adapter_config.json")
+
+
 def has_int8(saved: Checkpoint) -> bool:
     """Whether the weights of a checkpoint are int8: for inference, not for training."""
     return INT8 in saved.manifest["files"]
 
 
-def require_floats(saved: Checkpoint) -> None:
+def has_adapter(saved: Checkpoint) -> bool:
+    """Whether a checkpoint holds an adapter alone, for another model."""
+    return state.ADAPTER.file in saved.manifest["files"]
+
+
+def require_floats(saved: Checkpoint, advice: str = "use the run that it was made from") -> None:
     if has_int8(saved):
-        raise ValueError(
-            f"{saved.folder} has int8 weights, which are for inference only: use the run that it "
-            f"was made from"
-        )
+        raise ValueError(f"{saved.folder} has int8 weights, which are for inference only: {advice}")
 
 
 def best_checkpoint(path: Path) -> Checkpoint:

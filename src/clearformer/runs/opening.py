@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clearformer.config import RunConfig, run_from_json
+from clearformer.adapters.attach import attach
+from clearformer.config import Adapter, RunConfig, run_from_json
 from clearformer.data import DataFolders
 from clearformer.distributed.process_group import ProcessGroup
-from clearformer.runs import checkpoint, contamination, finetune, trainer
+from clearformer.runs import adapter_base, checkpoint, contamination, finetune, trainer
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.fingerprint import BUILDER, Builder, Model, custom_fingerprint, require_same
 from clearformer.runs.load import Opened
@@ -72,13 +73,17 @@ def tokenizer_and_origin(
     """The tokenizer, unless it is to be trained, and the model that a new run is fine-tuned from.
 
     A resumed run loads its tokenizer from the checkpoint: training it again would take long, and
-    the text may be gone.
+    the text may be gone. An adapter needs its model then too.
     """
     if saved is not None:
-        return tokenizer_from_json(saved.json("tokenizer.json")), None
+        adapted = config.train.adapter is not None
+        origin = adapter_base.open_base(config, saved.folder, make) if adapted else None
+        return tokenizer_from_json(saved.json("tokenizer.json")), origin
     if config.origin is not None:
         origin = finetune.open_origin(config.origin, config, make)
         return origin.tokenizer, origin
+    if config.train.adapter is not None:
+        raise ValueError("train.adapter changes a trained model: add --from RUN")
     if config.train.embedding_std is not None:
         raise ValueError("train.embedding_std needs a pretrained embedding: add --from RUN")
     return None, None
@@ -123,7 +128,7 @@ def identity(
         facts[BUILDER] = own
     return facts | contamination.facts(
         task,
-        None if origin is None else origin.checkpoint,
+        None if origin is None or saved is not None else origin.checkpoint,
         {} if saved is None else saved.manifest,
         None if config.origin is None else config.origin.folder,
     )
@@ -131,19 +136,23 @@ def identity(
 
 def prepare_model(
     model: Model, config: RunConfig, saved: Checkpoint | None, origin: Opened | None
-) -> None:
-    """Apply the training settings to a newly built model."""
-    train = config.train
+) -> Adapter | None:
+    """Apply the training settings to a newly built model; the adapter that was put into it."""
+    train, adapter = config.train, None
     if saved is not None:
         require_same(model, config.model, saved)
     if origin is not None:
-        finetune.load_pretrained(model, config.model, origin)
+        new = finetune.load_pretrained(model, config.model, origin)
         if train.embedding_std is not None:
             finetune.rescale_embeddings(model, train.embedding_std)
+        if train.adapter is not None:
+            adapter = adapter_base.resolved(train.adapter, origin.checkpoint)
+            attach(model, adapter, seed=train.seed, learning=new)
     if train.freeze is not None:
         finetune.freeze_body(model)
     set_smoothing(model, train.label_smoothing)
     recompute.apply(model, train.recompute)
+    return adapter
 
 
 def require_same_data(

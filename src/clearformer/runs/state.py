@@ -28,6 +28,21 @@ from clearformer.training import rng
 from clearformer.training.ema import EMA
 from clearformer.training.loss_scaling import Scaling
 
+
+@dataclass(frozen=True)
+class SavedWeights:
+    """Which parameters of a model its checkpoints hold, and in which file."""
+
+    file: str
+    frozen: bool  # whether those that do not learn are among them
+
+    def of(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """Every parameter once, under its first name; `tied` lists the other names."""
+        return {n: p for n, p in model.named_parameters() if self.frozen or p.requires_grad}
+
+
+WHOLE = SavedWeights("model.safetensors", frozen=True)
+ADAPTER = SavedWeights("adapter.safetensors", frozen=False)
 COUNTERS = ("since_best", "evaluated", "empty", "targets")
 NUMBERS = ("step", "seconds", "best", "last", *COUNTERS, "warmed")
 
@@ -40,6 +55,7 @@ class State:
     optimizers: Sequence[Optimizer]
     ema: EMA | None
     memory: Memories | None = None  # of a Transformer-XL
+    saved: SavedWeights = WHOLE
     scaling: Scaling = field(default_factory=Scaling)  # of the loss, in float16
     step: int = 0
     seconds: float = 0.0  # spent training, over all starts
@@ -57,8 +73,8 @@ class State:
 
     def bytes(self) -> int:
         """Approximate size of a checkpoint: weights, two optimizer states for each, and the EMA."""
-        weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
-        return weights * (3 if self.ema is None else 4)
+        saved = sum(p.numel() * p.element_size() for p in self.saved.of(self.model).values())
+        return saved * (3 if self.ema is None else 4)
 
 
 def save(
@@ -73,7 +89,7 @@ def save(
     """Write a checkpoint of `state` into the folder of checkpoints, by the main process."""
     parts, slots = parallel.split_sharded(_slots(state.optimizers))
     tensors = {
-        "model.safetensors": parallel.full_tensors(weights(state.model)),
+        state.saved.file: parallel.full_tensors(weights(state.model, state.saved)),
         "optimizer.safetensors": slots,
         "state.safetensors": _others(state, parallel),
     }
@@ -121,7 +137,12 @@ def restore(
 
 def _restore(saved: Checkpoint, state: State, seed: int, parallel: Parallelism) -> None:
     group, device = parallel.group, next(state.model.parameters()).device
-    load_weights(state.model, saved.tensors("model.safetensors"), str(saved.folder), parallel.shard)
+    load_weights(
+        state.saved.of(state.model),
+        saved.tensors(state.saved.file),
+        str(saved.folder),
+        parallel.shard,
+    )
     numbers = saved.json("state.json")
     _require_numbers(numbers, saved)
     scaling = numbers.get("scaling")
@@ -208,9 +229,9 @@ def _require_slots(
         raise ValueError(f"{where} has no optimizer state: use an older checkpoint")
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once, under its first name; `tied` lists the other names."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+def weights(model: nn.Module, saved: SavedWeights = WHOLE) -> dict[str, Tensor]:
+    """The parameters that a checkpoint holds, by name."""
+    return {name: parameter.detach() for name, parameter in saved.of(model).items()}
 
 
 def tied(model: nn.Module) -> dict[str, str]:
@@ -242,7 +263,7 @@ def load_buffers(model: nn.Module, others: Mapping[str, Tensor], where: str) -> 
 
 @torch.no_grad()
 def load_weights(
-    model: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
     tensors: Mapping[str, Tensor],
     where: str,
     shard: Callable[[Tensor, Tensor], Tensor] = lambda full, like: full,
@@ -251,8 +272,8 @@ def load_weights(
 
     ValueError for a missing or additional weight, or one of another shape.
     """
-    _require_fit(model, tensors, where)
-    for name, parameter in model.named_parameters():
+    _require_fit(parameters, tensors, where)
+    for name, parameter in parameters.items():
         parameter.copy_(shard(tensors[name], parameter))
 
 
@@ -261,15 +282,16 @@ def adopt_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -
 
     Nothing is initialized or copied, and tied parameters stay tied.
     """
-    _require_fit(model, tensors, where)
+    _require_fit(dict(model.named_parameters()), tensors, where)
     parameters = {id(p): nn.Parameter(tensors[name]) for name, p in model.named_parameters()}
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             setattr(module, name, parameters[id(parameter)])
 
 
-def _require_fit(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    parameters = dict(model.named_parameters())
+def _require_fit(
+    parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, Tensor], where: str
+) -> None:
     missing, extra = (
         sorted(parameters.keys() - tensors.keys()),
         sorted(tensors.keys() - parameters.keys()),

@@ -66,7 +66,7 @@ class TextReport(Report):
             before = in_float32.compression.bits_per_byte
             lines += [
                 f"in float32          {before:.4f} bits per byte",
-                f"int8 costs          {scores.bits_per_byte - before:+.4f} bits per byte",
+                f"quantizing costs    {scores.bits_per_byte - before:+.4f} bits per byte",
             ]
         return [
             *lines,

@@ -14,13 +14,13 @@ class EMA:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self.weights = {name: p.detach().clone() for name, p in _learning(model)}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         # A lower decay early on, so that the initial weights are soon forgotten.
         decay = min(self.decay, (1 + step) / (10 + step))
-        for name, parameter in model.named_parameters():
+        for name, parameter in _learning(model):
             self.weights[name].lerp_(parameter, 1 - decay)
 
     @torch.no_grad()
@@ -36,7 +36,7 @@ class EMA:
     @contextmanager
     def applied_to(self, model: nn.Module) -> Iterator[None]:
         """Give the model the averaged weights inside the context."""
-        trained = {name: p.detach().clone() for name, p in model.named_parameters()}
+        trained = {name: p.detach().clone() for name, p in _learning(model)}
         self._copy(self.weights, model)
         try:
             yield
@@ -45,5 +45,10 @@ class EMA:
 
     @torch.no_grad()
     def _copy(self, weights: Mapping[str, Tensor], model: nn.Module) -> None:
-        for name, parameter in model.named_parameters():
+        for name, parameter in _learning(model):
             parameter.copy_(weights[name])
+
+
+def _learning(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Parameters that learn; the average of the others is what they are."""
+    return ((name, p) for name, p in model.named_parameters() if p.requires_grad)

@@ -147,7 +147,7 @@ def _fused(trace: Trace, op: Op) -> Attention:
     event.raw = scores
     scores = scores * own
     if causal:
-        ones = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        ones = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~ones, -math.inf)
     if mask is not None:
         mask = mask.detach()

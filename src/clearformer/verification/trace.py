@@ -126,9 +126,10 @@ class Trace:
 class Recorder(TorchFunctionMode):
     """Records a forward pass of `model` into `trace`."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, max_values: int = MAX_VALUES) -> None:
         super().__init__()
         self.trace = Trace()
+        self.max_values = max_values
         self._names = {id(module): name for name, module in model.named_modules()}
         self._stack: list[str] = []
 
@@ -150,7 +151,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _record(self, name: str, args: tuple[Any, ...], kwargs: Any, out: Tensor) -> None:
-        small = out.numel() <= MAX_VALUES
+        small = out.numel() <= self.max_values
         value = out.detach().clone() if small and not out.is_meta else None
         place = Place(self._stack[-1] if self._stack else "", caller())
         self.trace.add(Op(len(self.trace.ops), name, place, args, dict(kwargs), out, value))

@@ -34,7 +34,7 @@ def test_ladder_matches_trace(visit, explorer_server, family):
         close(row(visit, stage), wanted, 1e-5 if stage == "scores_raw" else 1e-6)
     shown = torch.tensor(visit.numbers("#output li"))
     close(shown, found.get("head_out", layer=1, head=1)[3].float())
-    assert page.inner_text("table.ladder [data-sum]") == "Σ = 1.000"
+    assert page.inner_text("table.ladder [data-sum]") == "1.000"
     # A4, on the page's own data
     width = found.get("head_out", layer=1, head=1).shape[-1]
     raw, scaled = row(visit, "scores_raw"), row(visit, "scores_scaled")
@@ -63,7 +63,7 @@ def test_xl_bias_has_its_own_row(visit, explorer_server):
 
 def test_cross_attention_rows_sum_to_one(visit):
     page = visit.go(model="original", part="cross", ready=LADDER)
-    assert page.inner_text("table.ladder [data-sum]") == "Σ = 1.000"
+    assert page.inner_text("table.ladder [data-sum]") == "1.000"
     assert page.input_value("#part") == "cross"
 
 

@@ -152,6 +152,6 @@ def test_surprisal_is_mean_of_bits(visit, explorer_server):
 
 def test_non_generating_model_shows_advice(visit):
     page = visit.go(
-        "generate", model="classifier", ready="[aria-label='This model does not generate text']"
+        "generate", model="classifier", ready="[aria-label='This model does not write text']"
     )
     assert "clearformer train" in page.inner_text("pre")

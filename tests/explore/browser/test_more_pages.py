@@ -67,7 +67,7 @@ def test_integrated_gradients_are_complete(visit):
 
 def test_strided_reaches_every_position_in_two_layers(visit):
     page = visit.go("reach", n=64, stride=8, pattern="strided", ready="[data-count]")
-    assert "708 of 2,080" in page.inner_text("#edges")
+    assert "708 connections of 2,080" in page.inner_text("#edges")
     assert visit.numbers("[data-layer='2']", "data-count") == [64]
     assert visit.numbers("[data-layer='1']", "data-count")[0] < 64
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 PAGES = {
+    "home": ({"model": "original"}, "#model-picture .strip"),
+    "norm": ({"model": "bert"}, "#component"),
+    "mlp": ({"model": "modern"}, "#unit"),
     "attention": ({"model": "gpt2"}, "table.ladder"),
     "plain": ({"view": "attention", "sub": "plain"}, "output[data-n]"),
     "root": ({"view": "attention", "sub": "root"}, "[data-sd]"),
@@ -79,7 +82,7 @@ def test_works_offline_after_loading(open_visit):
         before = page.inner_text("output[data-n='0'][data-d='0']")
         page.fill("input[data-n='0'][data-d='0']", "3")
         assert page.inner_text("output[data-n='0'][data-d='0']") != before
-        page.click("nav a:has-text('Order')")
+        page.click("nav a:has-text('Positions')")
         page.wait_for_selector("[role=alert]")
         assert "clearformer explore" in page.inner_text("[role=alert]")
         assert visit.refused == []
@@ -105,7 +108,7 @@ def test_every_control_is_reachable_by_tab(visit):
 
 def test_back_button_restores_page(visit):
     page = visit.go(model="gpt2", ready="table.ladder")
-    page.click("nav a:has-text('Reach')")
+    page.click("nav a:has-text('Long context')")
     page.wait_for_selector("[data-count]")
     page.go_back()
     page.wait_for_selector("table.ladder")
@@ -115,10 +118,10 @@ def test_lessons_work_without_model(visit):
     nothing = {"status": 200, "content_type": "application/json", "body": "[]"}
     visit.page.route("**/api/models", lambda route: route.fulfill(**nothing))
     page = visit.go(ready="output[data-n]")  # attention without parameters
-    page.click("nav a:has-text('Order')")
+    page.click("nav a:has-text('Positions')")
     page.wait_for_selector("h2:has-text('No model yet')")
     assert "clearformer train" in page.inner_text("pre")
-    page.click("nav a:has-text('Reach')")
+    page.click("nav a:has-text('Long context')")
     page.wait_for_selector("[data-count]")
     page.click("nav a:has-text('Tasks')")
     page.wait_for_selector("pre >> nth=2")

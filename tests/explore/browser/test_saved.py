@@ -15,7 +15,7 @@ def saved(visit, tmp_path):
         page.wait_for_load_state("networkidle")
         page.wait_for_function("() => !document.querySelector('.ghost, .wait')")
         with page.expect_download() as waiting:
-            page.click("header button:has-text('Export')")
+            page.click("header button:has-text('Save')")
         path = tmp_path / f"{view}.html"
         waiting.value.save_as(path)
         return path

@@ -84,3 +84,13 @@ def test_head_projection_and_logits(client, traced):
     told = client.get(f"/api/traces/{id}/projection?layer=0&head=1&i=1&which=k&d=2")
     assert told["value"] != told["turned"]  # rotary
     assert client.get(f"/api/traces/{id}/logits")["i"] == 2
+
+
+def test_continuation_follows_the_text(traced, client):
+    """Generated tokens are traced after their prompt, by id: their text may split differently."""
+    whole = traced("xl", "the cat sat on the mat")["text_tokens"]
+    ids = [token["id"] for token in whole]
+    prompt = traced("xl", "the cat sat on the", continuation=ids[18:])
+    assert [token["id"] for token in prompt["text_tokens"]] == ids
+    asked = {"model": "gpt2", "text": "the", "continuation": [10**6]}
+    assert client.post("/api/traces", asked, status=422)["error"]["field"] == "continuation"

@@ -1,6 +1,6 @@
 /** The whole state of the page, which is also its address: what is not here is not remembered. */
 const start = {
-  view: "attention",
+  view: "home",
   sub: "model",
   theme: "",
   model: "",
@@ -26,6 +26,15 @@ const start = {
   log: false,
   lesson: 0,
   guide: true,
+  present: false,
+  // home, norm, mlp
+  open: 0,
+  norm: "attention",
+  unit: -1,
+  // changes: "part.layer.head,..." ("m" for the MLP), and "part.layer.head.i.j.weight,..."
+  off: "",
+  set: "",
+  other: "",
   // without parameters
   words: "",
   x: "",
@@ -35,6 +44,7 @@ const start = {
   placed: false,
   // generate
   prompt: null as string | null,
+  written: "", // what was generated: see lib/written.ts
   temperature: 1,
   topk: 0,
   topp: 1,
@@ -67,6 +77,9 @@ const start = {
 };
 export type State = typeof start;
 
+/** Names of pages and parts in addresses, besides their ids. */
+const aliases: Record<string, string> = { positions: "order", layers: "stream", context: "reach", compression: "compress" };
+
 export const page = $state<State>({ ...start });
 
 const nullable = new Set(["text", "target", "prompt"]);
@@ -93,7 +106,38 @@ export function restore(from: Record<string, unknown>): void {
 
 export function restoreHash(hash: string): void {
   restore(Object.fromEntries(new URLSearchParams(hash.replace(/^#/, ""))));
+  page.view = aliases[page.view] ?? page.view;
+  // A run and its model have one name.
+  if (page.run && !page.model) page.model = page.run;
+  page.run = "";
+  reader.chose = page.model !== "";
+  borrowed.before = undefined;
 }
+
+/** Whether the reader named a model, in the list or in an address. */
+export const reader = $state({ chose: false });
+
+/** What the reader had chosen before a page needed another model: given back on leaving it. */
+export const borrowed: { before: Partial<State> | undefined } = $state({ before: undefined });
+
+export function borrow(needed: Partial<State>): void {
+  const { model, checkpoint, part, text, target, prompt, written, layer, head, i, j, stage } = page;
+  borrowed.before ??= { model, checkpoint, part, text, target, prompt, written, layer, head, i, j, stage };
+  forgetPlace();
+  Object.assign(page, needed);
+}
+
+/** Open a page, with the reader's own model and text. */
+export function open(view: string, more: Partial<State> = {}): void {
+  if (view !== page.view && borrowed.before) {
+    Object.assign(page, borrowed.before);
+    borrowed.before = undefined;
+  }
+  Object.assign(page, { view, lesson: 0, ...more });
+}
+
+/** A place in the text that means its last token. */
+export const last = -2;
 
 /** Places in the text that a change of text makes meaningless. */
 export function forgetPlace(): void {

@@ -78,3 +78,10 @@ export function queryOf(head: Head, i: number): Query {
     group: head.group,
   };
 }
+
+/** A token in the middle of a text that says something: the last one of a sentence is often a full stop. */
+export function amid(tokens: Token[]): number {
+  const middle = Math.floor(tokens.length / 2);
+  const words = tokens.map((token, n) => ({ n, far: Math.abs(n - middle), plain: !token.special && /[\p{L}\p{N}]/u.test(token.text) })).filter((each) => each.plain);
+  return words.sort((a, b) => a.far - b.far)[0]?.n ?? middle;
+}

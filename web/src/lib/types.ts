@@ -7,6 +7,7 @@ export interface Token {
   display: string;
   special: boolean;
   joined?: boolean;
+  bytes?: string | null;
 }
 
 export interface Model {
@@ -22,6 +23,7 @@ export interface Model {
   d_hidden: number;
   vocab_size: number;
   max_len: number;
+  longest: number | null;
   positions: string;
   tokenizer: string;
   norm: "pre" | "post";
@@ -43,6 +45,7 @@ export interface Trace {
   family: string;
   tokens: Token[];
   target_tokens?: Token[];
+  text_tokens?: Token[] | null; // the whole text, of a model that reads its last segment
   sentences?: number[] | null;
   parts: { part: string; n_layers: number; rows: number; cols: number }[];
   query_tokens: Record<string, Token[]>;
@@ -55,6 +58,8 @@ export interface Trace {
   previous: Record<string, Tensor>;
   first: Record<string, Tensor>;
   bits: Tensor | null;
+  characters: number | null;
+  mask_id: number | null;
   nonfinite: { part: string | null; layer: number | null; stage: string; count: number; nan: number; inf: number }[];
   truncated: boolean;
   probs?: { label: string; p: number }[];

@@ -30,12 +30,14 @@ async def export_page(
         return await in_process_client.request_json(http.app, method, path, body, credentials)
 
     requests: list[export.Request] = [
-        (each, None, None) if isinstance(each, str) else (each.path, each.body, each.key)
+        export.Request(each)
+        if isinstance(each, str)
+        else export.Request(each.path, each.body, each.key, each.optional)
         for each in request.requests
     ]
     trace = request.state.get("trace")
     if is_id(trace):  # a response that the page holds already is not uploaded
-        requests.append((f"/api/traces/{trace}", None, "POST /api/traces"))
+        requests.append(export.Request(f"/api/traces/{trace}", key="POST /api/traces"))
     with explorer.exports.acquire():
         text = await export.page(fetch, request.view, request.state, requests, request.responses)
     return HTMLResponse(

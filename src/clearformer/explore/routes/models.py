@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import torch
 from fastapi import APIRouter, Query
+from starlette.responses import Response
 
 import clearformer
-from clearformer.explore import model_info, responses, source_code
+from clearformer.explore import inputs, model_info, responses, source_code, token_display
 from clearformer.explore.explorer import CurrentExplorer
-from clearformer.explore.requests import Id
+from clearformer.explore.library import LoadedModel
+from clearformer.explore.requests import Id, ModelRequest
 
 router = APIRouter(prefix="/api")
 
@@ -35,6 +37,22 @@ def models(explorer: CurrentExplorer) -> Any:
 @router.get("/models/{id}/parameters", response_model=responses.Parameters)
 def parameters(explorer: CurrentExplorer, id: Id) -> Any:
     return model_info.parameters(explorer.library.entry(id))
+
+
+@router.get("/models/{id}/tokens", response_model=list[responses.VocabularyItem])
+async def tokens(
+    explorer: CurrentExplorer,
+    id: Id,
+    ids: Annotated[str, Query(pattern=r"^\d{1,9}(,\d{1,9}){0,99}$")],
+) -> Response:
+    """Tokens of the vocabulary by their ids, separated by commas."""
+    asked = [int(each) for each in ids.split(",")]
+
+    def items(loaded: LoadedModel) -> list[dict[str, Any]]:
+        known = inputs.require_token_ids(loaded, asked, "ids")
+        return token_display.vocabulary_items(loaded.model, known)
+
+    return await explorer.model_json(ModelRequest(model=id), items)
 
 
 @router.get("/source", response_model=responses.SourceResponse | responses.Symbols)

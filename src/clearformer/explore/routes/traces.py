@@ -31,6 +31,9 @@ async def trace(explorer: CurrentExplorer, request: TraceRequest) -> Response:
 def _trace(explorer: Explorer, loaded: LoadedModel, request: TraceRequest) -> dict[str, Any]:
     limits = explorer.limits
     tokens: Any = inputs.input_ids(loaded, request.text, request.tokens, limits)
+    if request.continuation:
+        tokens += inputs.require_token_ids(loaded, request.continuation, "continuation")
+        inputs.require_length(loaded, len(tokens), limits)
     if request.mask_at:
         tokens = inputs.masked(loaded, tokens, request.mask_at)
     if request.permutation is not None:

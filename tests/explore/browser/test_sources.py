@@ -1,0 +1,149 @@
+"""Every number on every page names its source, and is what the source says, for every kind of
+model."""
+
+import pytest
+
+# Numbers that are names: of positions, layers, heads and steps (marked data-label), in titles, of
+# lines of code, and those inside tokens (bdi), formulas and lessons.
+COLLECT = r"""() => {
+  const excused = '[data-label], h2, caption, bdi, math, .lesson, .code, pre, ' +
+    'option:not([data-source])';
+  const untold = [], told = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, parent = node.parentElement;
+    if (!/\d/.test(node.data) || parent.closest('script, style, noscript')) continue;
+    const source = parent.closest('[data-source]');
+    const excuse = parent.closest(excused);
+    if (excuse && !(source && excuse.contains(source))) continue;
+    if (!source) untold.push(node.data.trim() + ' in ' + parent.outerHTML.slice(0, 160));
+  }
+  for (const each of document.querySelectorAll('[data-source]'))
+    if (!each.querySelector('[data-source]')) told.push([each.dataset.source, each.textContent]);
+  return {untold, told};
+}"""
+KINDS = ("generator", "classifier", "bert", "original", "xl", "sparse", "modern")
+WRITERS = ("generator", "xl", "sparse", "modern")
+SAMPLES = {"classifier": "The film was good, and the end was a surprise", "original": "twenty-one"}
+LADDER = "table.ladder td[data-value]"
+QUIET = "() => !document.querySelector('.ghost, .wait')"
+
+
+@pytest.fixture
+def sweep(visit, loaded, explorer_server, recomputed):
+    """Opens a page and computes every number on it again; returns how many there were."""
+
+    def check(kind, view, ready, act=None, facts=None, target=None, ids=None, **state):
+        page = visit.go(view, model=kind, ready=ready, **state)
+        page.wait_for_function(QUIET)
+        page.wait_for_timeout(150)  # what was asked for after the first answer
+        page.wait_for_function(QUIET)
+        given = dict(facts or {})
+        if act:
+            given |= act(page) or {}
+        model = loaded(kind)
+        ids = ids(model) if ids else given.pop("ids", None)
+        names = recomputed.Names(model, SAMPLES.get(kind, "The cat sat on the mat"), ids=ids,
+                                 target=target(model) if target else None,
+                                 folder=explorer_server.runs / kind, facts=given)  # fmt: skip
+        names.facts["open"] = lambda checkpoint: loaded(kind, checkpoint)
+        found = page.evaluate(COLLECT)
+        assert found["untold"] == []
+        wrong = []
+        for source, text in found["told"]:
+            if source == "input":
+                continue  # typed by the reader
+            try:
+                problem = recomputed.disagreement(text, eval(source, {"__builtins__": {}}, names))
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+            if problem:
+                wrong.append(f"{source}: {problem}")
+        assert wrong == [], f"{len(wrong)} of {len(found['told'])}"
+        return len(found["told"])
+
+    return check
+
+
+def start(model):
+    """The decoder's input on pages where the target is empty: the start token."""
+    return [model.model.generation.target_ids[0]] if "translate" in model.config.verbs else None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_attention_positions_layers_and_compare(sweep, kind, explorer_server):
+    count = sweep(kind, "attention", LADDER, target=start)
+
+    def order(page):
+        rows = page.locator(".weave .line").nth(1).locator("button i").all_inner_texts()
+        kind_of = page.evaluate("() => document.querySelector('[aria-label=Positions]').innerText")
+        kinds = ("learned", "rotary", "relative", "sinusoidal")
+        return {"order": [int(n) for n in rows],
+                "positions": next(each for each in kinds if each in kind_of)}  # fmt: skip
+
+    # One segment of a memory is the whole text here.
+    count += sweep(kind, "order", "#verdict-on [data-error]", order, target=start)
+    ready = "#residual" if kind == "classifier" else "table.lens td[data-id]"
+    count += sweep(kind, "stream", ready, target=start)
+    newest = explorer_server.library.entry(kind).default_checkpoint()
+    sides = {"a": newest, "b": newest}
+    count += sweep(kind, "compare", "[data-kl]", facts=sides)
+    assert count > 200
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_numbers_of_generate_and_compression(sweep, kind, loaded):
+    def write(page):
+        page.click("#one")
+        page.wait_for_selector("#written button")
+        page.wait_for_selector("h2:has-text('after 1 more')")
+        page.wait_for_function(QUIET)
+        page.click("#written button")
+        page.locator("#written button").first.evaluate("each => each.blur()")
+        id = int(page.get_attribute("#written button", "data-id"))
+        model = loaded(kind).model
+        from clearformer.explore.traced_model import encode
+
+        return {"drawn": [id], "ids": [*encode(model, "The cat sat on the mat"), id]}
+
+    count = sweep(kind, "generate", "#draw[data-id]", write)
+    count += sweep(kind, "compress", "[data-part=sizes] tr[data-p]", i=3)
+    assert count > 70
+
+
+def test_numbers_of_tasks(sweep):
+    count = sweep("classifier", "tasks", "#complete", task="classify")
+
+    def masked(page):
+        pressed = page.locator("[data-part=text] .tokens button")
+        flags = [each.get_attribute("aria-pressed") for each in pressed.all()]
+        return {"masked": [n for n, flag in enumerate(flags) if flag == "true"]}
+
+    count += sweep("bert", "tasks", "[data-total]", masked, task="fill")
+    count += sweep("original", "tasks", "#rowsum", task="translate", i=1)
+    assert count > 50
+
+
+def test_numbers_of_training_and_lessons(sweep):
+    count = sweep("gpt2", "training", "[data-part=frames] figcaption")
+    count += sweep("gpt2", "compare", "[data-kl]", facts={"a": "step-20", "b": "step-10"})
+    count += sweep("gpt2", "reach", "[data-count]")
+    count += sweep("gpt2", "reach", "[data-reach]", reach="memory")
+    count += sweep("gpt2", "attention", "[data-sd]", sub="root")
+
+    def x(page):
+        values = [float(each.input_value()) for each in page.locator("input[data-n]").all()]
+        return {"x": [values[n : n + 4] for n in range(0, len(values), 4)]}
+
+    count += sweep("gpt2", "attention", "output[data-n]", x, sub="plain")
+    assert count > 200
+
+
+def test_disagreement_is_found(recomputed):
+    """The comparison itself can fail."""
+    assert recomputed.disagreement("−0.58", -0.5801) is None
+    assert recomputed.disagreement("9 × 16", [9, 16]) is None
+    assert recomputed.disagreement("1.2e−7", 1.23e-7) is None
+    assert "0.58" in recomputed.disagreement("0.58", 0.5902)
+    assert "2 numbers" in recomputed.disagreement("9 × 16", [9])
+    assert recomputed.disagreement("EF BF BD", "98") is not None

@@ -1,0 +1,34 @@
+"""The page of a watched module in a browser, from a file."""
+
+import pytest
+import torch
+from torch import nn
+
+import clearformer as cf
+
+
+def test_weights_are_those_of_the_module(browser, tmp_path):
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    x = torch.randn(1, 3, 16)
+    seen = cf.watch(module)
+    with torch.no_grad():
+        _, weights = seen(x, x, x, average_attn_weights=False)
+    seen.save(tmp_path / "watched.html", ["the", "cat", "sat"])
+    page = browser.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto((tmp_path / "watched.html").as_uri())
+    page.wait_for_selector("#watched-weight")
+    shown = float(page.get_attribute("#watched-weight", "data-value"))
+    assert shown == pytest.approx(float(weights[0, 0, 0, 0]), abs=1e-6)
+    page.click("button[aria-label='head +']")
+    page.wait_for_function(
+        "old => document.querySelector('#watched-weight').dataset.value !== old", arg=str(shown)
+    )
+    shown = float(page.get_attribute("#watched-weight", "data-value"))
+    assert shown == pytest.approx(float(weights[0, 1, 0, 0]), abs=1e-6)
+    assert "the attends to the" in page.inner_text("#watched-weight")
+    assert page.locator("nav a").count() == 1
+    assert problems == []
+    page.close()

@@ -1,0 +1,573 @@
+"""What the page displays, computed again from the trace, torch and the files of a run.
+
+Every number on the page names its source in `data-source`: a Python expression such as
+`weights.self[0][1][5][2]` or `sum(weights.self[0][1][5])`. `Names` has the names that such
+expressions use, so that `eval` gives the number that must be displayed.
+"""
+
+import itertools
+import json
+import lzma
+import math
+import re
+from functools import cached_property
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from clearformer.core.patterns import Causal, Local, Strided
+from clearformer.data.masking import UNITS, MaskingPolicy, TokenMasker
+from clearformer.explore import attribution, coding, lessons
+from clearformer.explore.inputs import decoder_input_ids
+from clearformer.explore.limits import Limits
+from clearformer.explore.recording import attentions
+from clearformer.explore.requests import AttributeRequest
+from clearformer.explore.token_display import token_bytes
+from clearformer.explore.trace import trace
+from clearformer.explore.traced_model import encode_source
+from clearformer.generate.language_model import LanguageModel
+from clearformer.generate.sampling import Sampling
+from clearformer.generate.stream import stream
+
+NUMBER = re.compile(r"-?(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)?|∞)|NaN")
+STAGES = (
+    "attn_in", "attn_out", "q_proj", "k_proj", "q", "k", "v", "scores_raw", "scores_scaled",
+    "bias", "scores_masked", "weights", "head_out", "resid_pre", "resid_mid", "resid_post",
+    "mlp_pre", "mlp_hidden", "mlp_out", "attn_norm_scale", "mlp_norm_scale", "final_norm_scale",
+)  # fmt: skip
+
+
+# --- numbers as they are displayed ----------------------------------------------------------
+
+
+def displayed(text):
+    """The numbers in a text, each with half a unit of its last digit."""
+    found = []
+    for token in NUMBER.findall(text.replace("−", "-")):
+        if token == "NaN" or "∞" in token:
+            found.append((float(token.replace("∞", "inf")), 0.0))
+            continue
+        mantissa, _, exponent = token.replace(",", "").partition("e")
+        digits = len(mantissa.partition(".")[2])
+        found.append((float(token.replace(",", "")), 0.5 * 10 ** (int(exponent or 0) - digits)))
+    return found
+
+
+def flat(value):
+    """An expression's value as a list of numbers."""
+    if isinstance(value, torch.Tensor):
+        return value.flatten().tolist()
+    if isinstance(value, list | tuple | torch.Size):
+        return [number for each in value for number in flat(each)]
+    return [value]
+
+
+def disagreement(text, value):
+    """Why a displayed text is not the value; None if it is."""
+    if isinstance(value, str):
+        return None if text.strip() == value else f"{text!r} is not {value!r}"
+    shown, numbers = displayed(text), flat(value)
+    if not shown:
+        return None  # an empty cell, or a word for nought
+    if len(shown) != len(numbers):
+        return f"{text!r} has {len(shown)} numbers, its source {len(numbers)}"
+    for (number, half), exact in zip(shown, numbers, strict=True):
+        near = 1.02 * half + 2e-6 * max(1.0, abs(float(exact)))
+        same = number == exact or (math.isnan(number) and math.isnan(exact))
+        if not same and not abs(number - float(exact)) <= near:
+            return f"{text!r} shows {number}, but it is {exact}"
+    return None
+
+
+# --- functions of the expressions -----------------------------------------------------------
+
+
+def tensor(x):
+    return x.double() if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.double)
+
+
+def total(x):
+    return float(tensor(x).sum())
+
+
+def largest(x):
+    return float(tensor(x).max())
+
+
+def most(x):
+    """The largest finite number without its sign."""
+    x = tensor(x)
+    return float(x[x.isfinite()].abs().max())
+
+
+def softmax(x):
+    return tensor(x).softmax(-1)
+
+
+def entropy(x):
+    x = tensor(x)
+    return float(-(x * x.clamp(min=1e-300).log2()).sum())
+
+
+def greedy(x):
+    out = torch.zeros(len(x), dtype=torch.double)
+    out[int(x.argmax())] = 1
+    return out
+
+
+def kept(logits, temperature, top_k, top_p):
+    """The probabilities that a token is drawn with, 0 for those removed."""
+    p = greedy(logits) if temperature == 0 else softmax(logits / temperature)
+    order = sorted(range(len(p)), key=lambda id: (-float(p[id]), id))[: top_k or None]
+    if top_p < 1:
+        shares = (p[order] / p[order].sum()).cumsum(0)
+        order = order[: int((shares < top_p).sum()) + 1]
+    out = torch.zeros_like(p)
+    out[order] = p[order] / p[order].sum()
+    return out
+
+
+def interval(p, chosen):
+    before = [id for id in range(len(p)) if (-p[id], id) < (-p[chosen], chosen)]
+    low = float(p[before].sum())
+    return [low, low + float(p[chosen])]
+
+
+def smoothed(curve, share):
+    mean, out = None, {}
+    for step, value in curve.items():
+        mean = value if mean is None else share * mean + (1 - share) * value
+        out[step] = mean
+    return out
+
+
+def progress(curve):
+    """The last loss, its change over a hundred steps, and how many steps these were."""
+    steps = list(curve)
+    before = [step for step in steps if step <= steps[-1] - 100] or steps[:1]
+    if before[-1] == steps[-1]:
+        return [curve[steps[-1]], steps[-1]]
+    return [curve[steps[-1]], abs(curve[steps[-1]] - curve[before[-1]]), steps[-1] - before[-1]]
+
+
+FUNCTIONS = {
+    "sum": total, "max": largest, "most": most, "mean": lambda x: float(tensor(x).mean()),
+    "softmax": softmax, "entropy": entropy, "greedy": greedy, "kept": kept, "interval": interval,
+    "norm": lambda x: float(tensor(x).norm()), "exp": lambda x: tensor(x).exp(),
+    "sqrt": math.sqrt, "ceil": math.ceil, "smoothed": smoothed, "progress": progress,
+    "shape": lambda layers: list(layers[0].shape), "len": len, "abs": abs,
+    "xz": lambda text: len(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)),
+    "rank": lambda p, id: int((p > p[id]).sum()),
+}  # fmt: skip
+
+
+# --- names ----------------------------------------------------------------------------------
+
+
+class Traced:
+    """The stages of one trace by name, part and layer."""
+
+    def __init__(self, model, tokens):
+        self.trace = trace(model, tokens)
+        self.logits = self.trace.logits.double()
+        self.ids = SimpleNamespace(**{p: self.trace.input.queries(p) for p in self.trace.parts})
+        for stage in STAGES:
+            setattr(self, stage, SimpleNamespace(**self._layers(stage)))
+        weights = {part: getattr(self.weights, part) for part in self.trace.parts}
+        self.entropy = SimpleNamespace(
+            **{p: [[self._entropies(h) for h in layer] for layer in w] for p, w in weights.items()}
+        )
+        self.first = SimpleNamespace(
+            **{p: [[float(h[:, 0].mean()) for h in layer] for layer in w]
+               for p, w in weights.items()}
+        )  # fmt: skip
+
+    @staticmethod
+    def _entropies(head):
+        return torch.tensor([entropy(row) for row in head])
+
+    def _layers(self, stage):
+        recorded = self.trace.recorded
+        parts = {}
+        for (part, _), stages in recorded.items():
+            if stage in stages:
+                parts.setdefault(part, []).append(stages[stage][0].double())
+        return parts
+
+    @cached_property
+    def streams(self):
+        """The residual stream row by row: the embedding, then after each part of each layer."""
+        out = {}
+        for part in self.trace.parts:
+            if part == "cross":
+                continue
+            rows = [getattr(self.resid_pre, part)[0]]
+            for layer in self.trace.layers(part):
+                rows.append(getattr(self.resid_mid, part)[layer])
+                if part == "decoder":
+                    rows.append(self.resid_mid.cross[layer])
+                rows.append(getattr(self.resid_post, part)[layer])
+            out[part] = torch.stack(rows)
+        return out
+
+    @property
+    def stream(self):
+        return SimpleNamespace(**{p: rows.norm(dim=-1) for p, rows in self.streams.items()})
+
+    @cached_property
+    def lens(self):
+        """Probabilities after the embedding and after each layer: (L+1, T, V)."""
+        module = self.trace.model.module
+        *_, stack = module.stacks.values()
+        part = "decoder" if "decoder" in self.streams else "self"
+        post = [getattr(self.resid_pre, part)[0], *getattr(self.resid_post, part)]
+        with torch.inference_mode():
+            logits = module.head.token_head(stack.norm(torch.stack(post).float()))
+        return logits.double().softmax(-1)
+
+
+class Names(dict):
+    """The names of the expressions on a page of one model, computed when they are asked for."""
+
+    def __init__(self, loaded, text, *, ids=None, target=None, folder=None, facts=None):
+        super().__init__(FUNCTIONS)
+        self.loaded, self.text, self.folder = loaded, text, folder
+        self.facts = facts or {}  # what the reader chose on the page
+        self.given = self.model_input(loaded, text, ids, target)
+
+    @staticmethod
+    def model_input(loaded, text, ids=None, target=None):
+        if "translate" not in loaded.config.verbs:
+            return text if ids is None else ids
+        source = encode_source(loaded.model, text)
+        if target is None:
+            target = decoder_input_ids(loaded, source, None, Limits())
+        return source, target
+
+    def __missing__(self, name):
+        if name == "text":
+            return self.text
+        maker = getattr(self, f"_{name}", None)
+        self[name] = getattr(self.traced, name) if maker is None else maker()
+        return self[name]
+
+    @cached_property
+    def traced(self):
+        return Traced(self.loaded.model, self.given)
+
+    @property
+    def config(self):
+        return self.loaded.config
+
+    # --- the model
+
+    def _model(self):
+        config, module = self.config, self.loaded.model.module
+        return SimpleNamespace(
+            n_layers=len(next(iter(module.stacks.values())).blocks),
+            n_heads=config.heads,
+            n_key_heads=config.key_heads or config.heads,
+            d_model=config.width,
+            d_head=config.resolved_head_width,
+            vocab_size=config.vocabulary,
+            n_params=sum(p.numel() for p in module.parameters()),
+        )
+
+    def _limit(self):
+        return min(Limits().max_tokens, self.config.position.max_length(self.config.length) or 512)
+
+    def _tokens(self):
+        return self.traced.trace.input.tokens[0].tolist()
+
+    def _bytes_of(self):
+        tokenizer = self.loaded.model.tokenizer
+
+        def of(id):
+            data = token_bytes(tokenizer, id)
+            data = tokenizer.pieces([id])[0].encode() if data is None else data
+            return " ".join(f"{byte:02X}" for byte in data)
+
+        return of
+
+    def _row(self):
+        """The weights and the bias of one component of a query, key or value."""
+
+        def row(which, part, layer, head, d):
+            attention = attentions(self.loaded.model.module)[part, layer]
+            key_head = head // (attention.heads // attention.key_heads)
+            heads = {"q": head, "k": attention.heads + key_head}
+            heads["v"] = attention.heads + attention.key_heads + key_head
+            n = heads[which] * attention.head_width + d
+            bias = attention.project.bias
+            weight = attention.project.weight[n].detach().double()
+            return weight, 0.0 if bias is None else float(bias[n].detach())
+
+        return row
+
+    def _product(self):
+        def product(which, part, layer, head, i, d):
+            return float(
+                getattr(self["attn_in"], part)[layer][i]
+                @ self["row"](which, part, layer, head, d)[0]
+            )
+
+        return product
+
+    def _offset(self):
+        return lambda which, part, layer, head, i, d: self["row"](which, part, layer, head, d)[1]
+
+    def _apart(self):
+        def apart(part, layer, i):
+            of = {name: getattr(self[name], part)[layer][i] for name in
+                  ("resid_pre", "attn_out", "mlp_out", "resid_post")}  # fmt: skip
+            parts = of["resid_pre"] + of["attn_out"] + of["mlp_out"]
+            if part == "decoder":
+                parts = parts + self["attn_out"].cross[layer][i]
+            return most(of["resid_post"] - parts)
+
+        return apart
+
+    # --- language models
+
+    def _bits(self):
+        config = self.config
+        ids = self.traced.trace.input.queries(config.writing_part)
+        logs = self["logits"].log_softmax(-1) / math.log(2)
+        return [math.nan, *(-float(logs[place, id]) for place, id in enumerate(ids[1:]))]
+
+    def _loss(self):
+        return math.log(2) * float(tensor(self["bits"][1:]).mean())
+
+    # The pages are opened without a change of the model; test_change.py makes some.
+    def _edited(self):
+        return self["logits"]
+
+    def _edited_loss(self):
+        return self["loss"]
+
+    def _characters(self):
+        model = self.loaded.model
+        ids = self.traced.trace.input.queries(self.config.writing_part)
+        whole = model.tokenizer.decode(ids)
+        return len(whole) - len(model.tokenizer.decode(ids[:1]).rstrip("�"))
+
+    def _generated(self):
+        model = self.loaded.model
+        writer = LanguageModel(model.module, model.config, model.generation, model.tokenizer)
+        return list(stream(writer, self.text, Sampling(), max_tokens=2, seed=1))
+
+    def _uniform(self):
+        return self["generated"][len(self.facts.get("drawn", ()))].uniform
+
+    def _decoded(self):
+        """The logits after the prompt and after each written token, as generation reads them."""
+        model = self.loaded.model
+        writer = LanguageModel(model.module, model.config, model.generation, model.tokenizer)
+        decoder = writer.decoder()
+        rows = [decoder.prefill([list(writer.encode(self.text))], 4)[0].double()]
+        rows += [decoder.step([id])[0].double() for id in self.facts.get("drawn", ())]
+        if self.config.memory is None:
+            assert (rows[-1] - self["logits"][-1]).abs().max() < 1e-4
+        return rows
+
+    def _next_logits(self):
+        return self["decoded"][-1]
+
+    def _drawn(self):
+        """The first tokens that were written, with the distribution that each was drawn from."""
+        first = self["generated"][0]
+        p = softmax(self["decoded"][0])
+        own = SimpleNamespace(u=first.uniform, p=float(p[first.id]), bits=-math.log2(p[first.id]))
+        own.p_of = p
+        return [own][: len(self.facts["drawn"])]
+
+    def _coded(self):
+        told = coding.coding(self.loaded, self.text, Limits())["tokens"]
+        found = [SimpleNamespace(**each) for each in told]
+        # Frequencies are probabilities in integers; with a memory the coder reads differently.
+        if self.config.memory is None:
+            for each, bits in zip(found[1:], self["bits"][1:], strict=True):
+                assert abs(each.bits - bits) < 0.05 + 0.01 * bits
+        return found
+
+    # --- order
+
+    def _moved(self):
+        return SimpleNamespace(off=self._drift(positions=False), on=self._drift(positions=True))
+
+    def _drift(self, positions):
+        order = self.facts["order"]
+        ids = torch.tensor(self["tokens"])
+
+        def outputs(row):
+            pair = "translate" in self.config.verbs
+            memory = None if self.config.memory is None else 0
+            given = (row, row) if pair else row
+            found = trace(self.loaded.model, given, ["resid_post"], mask="none",
+                          positions=positions, segment=len(row), memory=memory)  # fmt: skip
+            return found.get("resid_post", self.config.layers - 1, part=found.parts[0])
+
+        return (outputs(ids[order]) - outputs(ids)[order]).abs().amax(-1)
+
+    def _similarity(self):
+        count = min(self.config.length, 256)
+        if self.facts["positions"] == "learned":
+            module = self.loaded.model.module
+            table = next(
+                p for n, p in module.named_parameters() if n.endswith("position.table.weight")
+            )
+            rows = torch.nn.functional.normalize(table[:count].detach().double(), dim=-1)
+            return rows @ rows.T
+        rotary = self.facts["positions"] == "rotary"
+        width = self.config.resolved_head_width if rotary else self.config.width
+        base = self.config.position.base if rotary else 10_000
+        speeds = base ** (-torch.arange(0, width, 2, dtype=torch.double) / width)
+        apart = torch.arange(count)[:, None] - torch.arange(count)[None]
+        return (apart[..., None] * speeds).cos().mean(-1)
+
+    # --- tasks
+
+    def _probability(self):
+        names = self.config.head.names
+        return dict(zip(names, softmax(self["logits"]).tolist(), strict=True))
+
+    def _attributed(self):
+        request = AttributeRequest(model="m", text=self.text, method="ig")
+        return attribution.attribute(self.loaded, request, Limits())
+
+    def _attribution(self):
+        from clearformer.explore.arrays import unpack
+
+        return SimpleNamespace(ig=torch.from_numpy(unpack(self["attributed"]["values"]).copy()))
+
+    def _change(self):
+        """The score of the label on this text, less that of an input of zeros."""
+        return self["attributed"]["completeness"]["total"]
+
+    def _pool(self):
+        return [1 / len(self["tokens"])] * len(self["tokens"])
+
+    def _masked_logits(self):
+        ids = list(self["tokens"])
+        for place in self.facts["masked"]:
+            ids[place] = self.loaded.model.tokenizer.mask
+        return Traced(self.loaded.model, ids).logits
+
+    def _masking(self):
+        return self.loaded.entry.run_config.data.masking
+
+    def _fates(self):
+        how, tokenizer = self["masking"], self.loaded.model.tokenizer
+        policy = MaskingPolicy(how.rate, how.mask_replace, how.random_replace, UNITS[how.unit])
+        ids = np.array([self["tokens"]])
+        shown, targets = TokenMasker(tokenizer, policy).corrupt(ids, np.ones_like(ids, bool), 1, 0)
+        fates = []
+        for before, after, wanted in zip(ids[0], shown[0], targets[0], strict=True):
+            kinds = "mask" if after == tokenizer.mask else "random" if after != before else "kept"
+            fates.append("untouched" if wanted < 0 else kinds)
+        return fates
+
+    # --- two checkpoints
+
+    def _side(self, checkpoint):
+        loaded = self.facts["open"](checkpoint)
+        # Both sides read the same target.
+        return Traced(loaded.model, self.given)
+
+    def _a(self):
+        return self._side(self.facts["a"])
+
+    def _b(self):
+        return self._side(self.facts["b"])
+
+    def _at(self):
+        return self._side
+
+    def _difference(self):
+        a, b = self["a"].weights, self["b"].weights
+        return SimpleNamespace(
+            **{part: torch.stack(getattr(b, part)) - torch.stack(getattr(a, part))
+               for part in self.traced.trace.parts}
+        )  # fmt: skip
+
+    def _kl(self):
+        logs = [self[side].logits.log_softmax(-1) / math.log(2) for side in ("a", "b")]
+        return (2 ** logs[0] * (logs[0] - logs[1])).sum(-1).reshape(-1)
+
+    # --- a run
+
+    def _records(self):
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def _curve(self, field):
+        return {r["step"]: r[field] for r in self["records"] if "event" not in r}
+
+    def _evaluated(self, field):
+        return {r["step"]: r[field] for r in self["records"] if r.get("event") == "evaluation"}
+
+    def _train_loss(self):
+        return self._curve("loss")
+
+    def _learning_rate(self):
+        return self._curve("lr")
+
+    def _gradient_norm(self):
+        return self._curve("gradient_norm")
+
+    def _targets_per_second(self):
+        rows = [r for r in self["records"] if "event" not in r]
+        return {
+            now["step"]: (now["tokens"] - before["tokens"]) / (now["seconds"] - before["seconds"])
+            for before, now in itertools.pairwise(rows)
+        }
+
+    def _val_loss(self):
+        return self._evaluated("loss")
+
+    def _bits_per_byte(self):
+        return self._evaluated("bits_per_byte")
+
+    def _last_step(self):
+        return max(self["train_loss"])
+
+    def _steps(self):
+        return self.loaded.entry.run_config.train.steps
+
+    # --- lessons without a model
+
+    def _n(self):
+        return 64
+
+    def _edges(self):
+        return int(self["reach"][0].sum())
+
+    def _reach(self):
+        one = (Causal() & (Local(8) | Strided(8))).table(64, 64).double()
+        return [one, one, (one @ one > 0).double()]  # the pattern, after one layer, after two
+
+    def _far(self):
+        return [16, 32]
+
+    def _x(self):
+        return torch.tensor(self.facts["x"], dtype=torch.double)
+
+    def _dots(self):
+        return self["x"] @ self["x"].T
+
+    def _shares(self):
+        return softmax(self["dots"])
+
+    def _sums(self):
+        return self["shares"] @ self["x"]
+
+    def _sampled(self):
+        told = lessons.scaling(64, 256, 1)
+        return SimpleNamespace(
+            **{side: SimpleNamespace(**told[side]) for side in ("raw", "scaled")}
+        )
+
+    def _span(self):
+        sides = (self["sampled"].raw, self["sampled"].scaled)
+        return max(abs(edge) for side in sides for edge in side.histogram["edges"])

@@ -1,0 +1,166 @@
+"""watch: the attention of modules that nobody here wrote, equal to what they report themselves."""
+
+import hashlib
+
+import pytest
+import torch
+from torch import nn
+
+import clearformer as cf
+from clearformer.interpretability.watch import batched
+
+IDS = torch.tensor([[5, 17, 3, 9, 40, 3, 11], [6, 18, 4, 9, 41, 3, 12]])
+
+
+def hf(name, implementation, **settings):
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=100, bos_token_id=0, eos_token_id=0, pad_token_id=0, **settings
+    )
+    config._attn_implementation = implementation
+    kind = {"GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}.get(name, f"{name}Model")
+    torch.manual_seed(0)
+    return getattr(transformers, kind)(config).eval()
+
+
+SMALL = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32}
+MODULES = {
+    "GPT2": {"n_layer": 2, "n_head": 4, "n_embd": 32},
+    "Bert": {**SMALL, "intermediate_size": 64},
+    "Llama": {**SMALL, "num_key_value_heads": 2, "intermediate_size": 64},
+}
+
+
+def fingerprint(module):
+    found = hashlib.sha256()
+    for name, tensor in module.state_dict().items():
+        found.update(name.encode() + tensor.numpy().tobytes())
+    for name, part in module.named_modules():
+        found.update(f"{name} {len(part._forward_hooks)} {sorted(vars(part))}".encode())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_hugging_face_models(name, implementation):
+    module = hf(name, implementation, **MODULES[name])
+    reporting = hf(name, "eager", **MODULES[name])
+    before = fingerprint(module)
+    with torch.no_grad():
+        expected = module(input_ids=IDS)[0]
+        with cf.watch(module) as seen:
+            got = module(input_ids=IDS)[0]
+        theirs = reporting(input_ids=IDS, output_attentions=True).attentions
+    assert torch.equal(got, expected)
+    assert fingerprint(module) == before
+    assert len(seen.attention) == 2
+    for found, weights in zip(seen.attention, theirs, strict=True):
+        assert found.fused == (implementation == "sdpa")
+        torch.testing.assert_close(found.weights, weights, atol=1e-5, rtol=1e-4)
+    assert seen.attention[0].name in dict(module.named_modules())
+
+
+def test_an_encoder_decoder_of_hugging_face():
+    settings = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "encoder_ffn_dim": 64,
+                "decoder_ffn_dim": 64, "encoder_attention_heads": 4,
+                "decoder_attention_heads": 4}  # fmt: skip
+    module = hf("Bart", "sdpa", **settings)
+    with torch.no_grad(), cf.watch(module) as seen:
+        module(input_ids=IDS, decoder_input_ids=IDS[:, :5])
+    shapes = [tuple(each.weights.shape) for each in seen.attention]
+    assert shapes == [(2, 4, 7, 7), (2, 4, 5, 5), (2, 4, 5, 7)]
+    assert "encoder_attn" in seen.attention[2].name
+
+
+def test_torchs_own_modules():
+    torch.manual_seed(0)
+    x = torch.randn(2, 7, 32)
+    module = nn.MultiheadAttention(32, 4, batch_first=True).eval()
+    seen = cf.watch(module)
+    _, weights = seen(x, x, x, average_attn_weights=False)
+    assert torch.equal(seen.weights(0), weights)
+    layer = nn.TransformerEncoderLayer(32, 4, batch_first=True, dropout=0.0)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    with torch.no_grad():
+        fast = encoder(x)
+        with cf.watch(encoder) as seen:
+            plain = encoder(x)
+        _, expected = encoder.layers[0].self_attn(x, x, x, average_attn_weights=False)
+    torch.testing.assert_close(plain, fast, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(seen.weights(0), expected, atol=1e-5, rtol=1e-4)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_x_transformers():
+    pytest.importorskip("x_transformers")
+    from x_transformers import Decoder, TransformerWrapper
+
+    layers = Decoder(dim=32, depth=2, heads=4)
+    module = TransformerWrapper(num_tokens=100, max_seq_len=32, attn_layers=layers).eval()
+    with torch.no_grad():
+        with cf.watch(module) as seen:
+            got = module(IDS)
+        assert torch.equal(got, module(IDS))
+    assert [tuple(each.weights.shape) for each in seen.attention] == [(2, 4, 7, 7)] * 2
+    assert seen.weights(0).triu(1).abs().max() == 0
+
+
+class Own(nn.Module):
+    """One head, written out."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        scores = self.q(x) @ self.k(x).transpose(1, 2) / 8**0.5
+        return scores.softmax(-1) @ self.v(x)
+
+
+def test_ones_own_module_inputs_and_outputs():
+    module, x = Own(), torch.randn(1, 5, 8)
+    with cf.watch(module) as seen:
+        y = module(x)
+    expected = (module.q(x) @ module.k(x).transpose(1, 2) / 8**0.5).softmax(-1)
+    torch.testing.assert_close(seen.weights(0, 0), expected)
+    assert torch.equal(seen.outputs[""], y)
+    assert torch.equal(seen.inputs["q"], x)
+    torch.testing.assert_close(seen.outputs["q"], module.q(x))
+    torch.testing.assert_close(seen.attention[0].output, y)
+    assert "test_watch.py" in seen.attention[0].line
+    y.sum().backward()
+    assert module.q.weight.grad is not None
+
+
+def test_left_as_it_was_after_an_error():
+    module = Own()
+    before = fingerprint(module)
+    with pytest.raises(RuntimeError), cf.watch(module):
+        module(torch.randn(1, 5, 3))
+    assert fingerprint(module) == before
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_folded_axes():
+    table = torch.rand(6, 3, 4)
+    assert batched(table, 2).shape == (3, 2, 3, 4)
+    assert batched(table, None).shape == (6, 1, 3, 4)
+    assert batched(table[0], None).shape == (1, 1, 3, 4)
+    assert batched(table.view(3, 2, 1, 3, 4), 1).shape == (6, 1, 3, 4)
+
+
+def test_messages():
+    with pytest.raises(ValueError, match="but got a str: pass the module itself"):
+        cf.watch("gpt2")
+    with cf.watch(nn.Linear(2, 2)) as seen:
+        seen.module(torch.ones(1, 2))
+    with pytest.raises(ValueError, match="no attention was recorded: run the module inside"):
+        seen.weights(0)
+    seen = cf.watch(Own())
+    seen(torch.randn(1, 3, 8))
+    with pytest.raises(ValueError, match="index is 4, but there are attentions 0 to 0"):
+        seen.weights(4)
+    with pytest.raises(ValueError, match="head is 4, but there are heads 0 to 0"):
+        seen.weights(0, 4)
+    with seen, pytest.raises(ValueError, match="this watch is running already"):
+        seen.__enter__()
