@@ -207,7 +207,7 @@ def _predictions(cached: CachedTrace) -> list[dict[str, Any]] | None:
     if task == "embed":
         return None
     if task == "classify":
-        classes = views.class_probabilities(config.head, logits)
+        classes = views.class_probabilities(config, logits)
         return [{"display": each["label"], "p": each["p"]} for each in classes]
     best = logits.softmax(-1).max(-1)  # (T,)
     items = token_display.vocabulary_items(cached.loaded.model, best.indices.tolist())
