@@ -70,6 +70,7 @@ chromium:
 
 bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/train_step.py
+	@$(BIN)/python benchmarks/adapters.py
 	@$(BIN)/python benchmarks/enwik8.py
 	@$(BIN)/python benchmarks/imdb.py
 	@$(BIN)/python benchmarks/import_gpt2.py

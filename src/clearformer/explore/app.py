@@ -12,7 +12,6 @@ from typing import Any
 import anyio.to_thread
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -39,6 +38,7 @@ from clearformer.http_server.errors import Problem
 from clearformer.http_server.gate import (
     LOOPBACK,
     AccessMiddleware,
+    HostMiddleware,
     authorize_all,
     error_response,
 )
@@ -88,7 +88,7 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=1)
     authorize = authorize_all if token is None else TokenCookie(token)
     app.add_middleware(AccessMiddleware, authorize=authorize)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(HostMiddleware, allowed_hosts=hosts, respond=error_response)
     return app
 
 
