@@ -17,7 +17,7 @@ other processes may share the machine.
 - portable: how much slower portable arithmetic is
 - speed: decoding with 32 streams beside 1, encoding beside `evaluate`'s windows
 - damage: 300 damaged files, all refused, nothing written
-- kill: SIGKILL at random moments leaves no file under the final name
+- kill: SIGKILL at random moments of compress and decompress leaves no half file
 """
 
 import argparse
@@ -34,6 +34,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import clearformer as cf
@@ -42,12 +43,13 @@ from clearformer.compressor.codec import compress, decompress
 from clearformer.compressor.online import Online
 from clearformer.compressor.peers import peer_sizes
 from clearformer.compressor.proof import claim
+from clearformer.compressor.protocols import cut
 from clearformer.model import Model
 from clearformer.text import Bytes
 
 TEST_START = 95_000_000  # of enwik8
 DAMAGES, KILLS = 300, 20
-SCRATCH_STREAMS, SCRATCH_STEP = 4, 100_000
+SCRATCH_STREAMS, SCRATCH_STEP = 4, 250_000
 
 
 def enwik8_test(size: int) -> bytes:
@@ -90,25 +92,29 @@ def scratch(model: Model, text: bytes) -> None:
     """What the code of `compress --from-scratch` has, within 0.1 %, without coding it."""
     config = replace(cf.preset("modern-tiny"), vocabulary=256)
     untrained = Model(build(config, 0), config, Bytes())
+    starts, _ = cut(np.frombuffer(text, dtype=np.uint8), SCRATCH_STREAMS)
     printed = 0
 
     def show(done: int, bits: float) -> None:
         nonlocal printed
         if done // SCRATCH_STEP > printed // SCRATCH_STEP or done == len(text):
-            other = len(lzma.compress(text[:done], preset=9 | lzma.PRESET_EXTREME))
+            # Streams are read side by side: what was read is the beginning of each.
+            share = -(-done // SCRATCH_STREAMS)
+            read = b"".join(text[start : start + share] for start in starts)
+            other = len(lzma.compress(read, preset=9 | lzma.PRESET_EXTREME))
             size = bits / 8
             print(
                 f"  {done:12,}: {size:12,.0f}, xz {other:12,}, {size / other - 1:+.1%}", flush=True
             )
             printed = done
 
-    print("scratch: bytes read, entropy so far in bytes, xz of the first as many bytes")
+    print("scratch: bytes read, entropy so far in bytes, xz of the same bytes")
     settings = {"streams": SCRATCH_STREAMS, "context": 128, "stride": 128}
     claim(untrained, text, **settings, online=Online.from_scratch(), progress=show)
 
 
 def portable(model: Model, text: bytes) -> None:
-    part = text[: 32 * 256]
+    part = text[: 32 * 1024]
     usual = seconds(lambda: compress(part, model, streams=32))
     exact = seconds(lambda: compress(part, model, streams=32, portable=True))
     print(f"portable: {exact / usual:.1f} times the CPU seconds of the usual arithmetic")
@@ -155,25 +161,34 @@ def damage(model: Model, text: bytes) -> None:
 
 
 def kill(model: Model, text: bytes) -> None:
-    chance, whole = random.Random(0), 0
     with tempfile.TemporaryDirectory() as folder:
-        source, out = Path(folder) / "text", Path(folder) / "out.cf"
+        source, packed, back = (Path(folder) / name for name in ("text", "text.cf", "back"))
         source.write_bytes(text[:2000])
-        words = [sys.executable, "-m", "clearformer", "compress", str(source)]
-        words += ["--model", str(model.path), "--out", str(out), "--streams", "8"]
-        began = time.monotonic()
-        subprocess.run(words, check=True, capture_output=True)
-        takes = time.monotonic() - began
-        expected = out.read_bytes()
-        for _ in range(KILLS):
-            out.unlink(missing_ok=True)
-            process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(takes * chance.uniform(0.5, 1.05))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            assert not out.exists() or out.read_bytes() == expected, "half a file"
-            whole += out.exists()
-    print(f"kill: {KILLS} times, {whole} after the file was whole, no half file")
+        program = [sys.executable, "-m", "clearformer"]
+        words = ["--model", str(model.path), "--out"]
+        first = [*program, "compress", str(source), *words, str(packed), "--streams", "8"]
+        kill_one(first, packed)
+        subprocess.run(first, check=True, capture_output=True)
+        kill_one([*program, "decompress", str(packed), *words, str(back)], back)
+
+
+def kill_one(words: list[str], out: Path) -> None:
+    """Run a command once, then kill it at random moments: its file is whole or not there."""
+    chance, whole = random.Random(0), 0
+    began = time.monotonic()
+    subprocess.run(words, check=True, capture_output=True)
+    takes = time.monotonic() - began
+    expected = out.read_bytes()
+    for _ in range(KILLS):
+        out.unlink(missing_ok=True)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(takes * chance.uniform(0.5, 1.05))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not out.exists() or out.read_bytes() == expected, "half a file"
+        whole += out.exists()
+    out.unlink(missing_ok=True)
+    print(f"kill {words[3]}: {KILLS} times, {whole} after the file was whole, no half file")
 
 
 PARTS = {

@@ -16,6 +16,9 @@ The rate is the best of three or four, found on held-back data with another seed
     one         one head, with W_o
     wide        each head as wide as the model, with W_o
 
+Where the best rates of `with` and `without` differ, three seeds of both are also trained at the
+rate of the other.
+
 At equal steps each is measured after as many as `with`. At equal time it is measured after as many
 as take the CPU time of all steps of `with`; times of a step are compared in turns, in one process.
 
@@ -50,6 +53,7 @@ from clearformer.training.ema import EMA
 RESULTS = Path(__file__).parent / "results" / "output_projection.jsonl"
 SIZES = {"small": (2, 32, 2), "medium": (2, 64, 4), "large": (3, 96, 6)}  # layers, width, heads
 SEEDS, TUNING_SEED = range(5), 100
+CONTROL_SEEDS = range(3)  # of the runs at the other's learning rate
 STEPS = {"enwik8": 800, "imdb": 300}
 WARM_UP, LENGTH, ROWS = 40, 128, 8
 RATES = {
@@ -321,15 +325,44 @@ def run(corpora: dict[str, Corpus], seeds: Sequence[int]) -> None:
         write({**key, "rate": chosen, "parameters": parameters, **measured, "cpu_seconds": seconds})
 
 
+def other_rates(records: Sequence[Record]) -> Iterator[Record]:
+    """`with` at the rate of `without` and the reverse: does the rate make the difference?
+
+    On enwik8, where the two rates differ.
+    """
+    rates = {name: rate(records, "enwik8", name) for name in ("with", "without")}
+    if None in rates.values() or rates["with"] == rates["without"]:
+        return
+    for seed in CONTROL_SEEDS:
+        for size in ("large", "small", "medium"):
+            for name, other in (("with", "without"), ("without", "with")):
+                key = {"kind": "other rate", "corpus": "enwik8", "size": size, "variant": name}
+                yield {**key, "seed": seed, "rate": rates[other]}
+
+
+def run_other_rates(corpora: dict[str, Corpus]) -> None:
+    for key in other_rates(read()):
+        if find(read(), **key) is None:
+            found = corpora[key["corpus"]]
+            config = variant(shaped(found.config, key["size"]), key["variant"])
+            training = Training(found, config, key["rate"], key["seed"])
+            for _ in range(STEPS[key["corpus"]]):
+                training.advance()
+            write({**key, **training.measure(found.final)})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
+    parser.add_argument("--only-other-rates", action="store_true", help="the control alone")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     corpora = {name: make() for name, make in CORPORA.items()}
     time_steps(corpora)
     tune(corpora)
-    run(corpora, asked.seeds)
+    if not asked.only_other_rates:
+        run(corpora, asked.seeds)
+    run_other_rates(corpora)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,18 @@ from pathlib import Path
 
 from claim import NOT_TRIED, Judged, Names, verdict
 from matplotlib.figure import Figure
-from output_projection import CORPORA, SEEDS, SHAPES, VARIANTS, Record, cells, find, read
+from output_projection import (
+    CORPORA,
+    SEEDS,
+    SHAPES,
+    SIZES,
+    VARIANTS,
+    Record,
+    cells,
+    find,
+    rate,
+    read,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PICTURE = ROOT / "docs/output-projection.md", ROOT / "docs/output-projection.svg"
@@ -128,7 +139,6 @@ def figure(records: Sequence[Record]) -> Figure:
     """Differences without W_o: a point for each seed, a bar for the 95 % interval."""
     drawing = Figure(figsize=(9, 3.4), layout="constrained")
     panels = drawing.subplots(1, 2)
-    units = {"enwik8": "bits per byte", "imdb": "nats"}
     for axes, corpus in zip(panels, CORPORA, strict=True):
         compared = [
             each
@@ -142,8 +152,62 @@ def figure(records: Sequence[Record]) -> Figure:
         axes.axhline(0, color="0.6", linewidth=1)
         labels = [f"{each.size}\n{each.variant}\n{each.budget}" for each in compared]
         axes.set_xticks(range(len(labels)), labels, fontsize=5)
-        axes.set(title=f"{corpus}: loss without W_o, less with it", ylabel=units[corpus])
+        axes.set(title=f"{corpus}: loss without W_o, less with it", ylabel=UNITS[corpus])
     return drawing
+
+
+# --- at equal learning rates ---------------------------------------------------------------
+
+EQUAL_RATES = """\
+enwik8, 800 steps, each variant also at the rate that is the other's best. Three seeds, so intervals
+are wide."""
+
+
+def at_equal_rates(records: Sequence[Record]) -> list[tuple[float, tuple[float, ...], Compared]]:
+    """On enwik8, at the rate of either: the rate, losses with W_o, and `without` compared."""
+    found = []
+    for size in SIZES:
+        for chosen in sorted({rate(records, "enwik8", name) or 0.0 for name in VARIANTS[:2]}):
+            both = [at_rate(records, size, name, chosen) for name in VARIANTS[:2]]
+            seeds = sorted(both[0].keys() & both[1].keys())
+            if len(seeds) in T_95:
+                with_it, without = (tuple(each[seed] for seed in seeds) for each in both)
+                less = tuple(b - a for a, b in zip(with_it, without, strict=True))
+                compared = Compared("enwik8", size, "without", "steps", without, (), less)
+                found.append((chosen, with_it, compared))
+    return found
+
+
+def same_rates(records: Sequence[Record]) -> str:
+    """Without W_o less with it, at equal learning rates, as a table."""
+    lines = [
+        "| size | learning rate | seeds | with, bits per byte | without | difference | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for chosen, with_it, each in at_equal_rates(records):
+        losses = (spread(with_it, 3), spread(each.losses, 3))
+        difference = f"{each.mean:+.3f} ± {each.half:.3f}"
+        cells = (each.size, f"{chosen:g}", str(len(with_it)), *losses, difference, each.verdict)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def equal_rates_in_words(records: Sequence[Record]) -> str:
+    found = Counter(each.verdict for _, _, each in at_equal_rates(records))
+    return (
+        f"at equal learning rates (enwik8, equal steps, 3 seeds) worse in {found['worse']} of "
+        f"{found.total()} cells, better in {found['better']}"
+    )
+
+
+def at_rate(records: Sequence[Record], size: str, name: str, chosen: float) -> dict[int, float]:
+    """Bits per byte of each seed at this learning rate, after equal steps."""
+    wanted = ("enwik8", size, name, chosen)
+    return {
+        record["seed"]: record.get("steps", record)["loss"] / math.log(2)
+        for record in records
+        if tuple(record.get(key) for key in ("corpus", "size", "variant", "rate")) == wanted
+    }
 
 
 # --- verdicts ------------------------------------------------------------------------------
@@ -154,6 +218,55 @@ def verdicts(compared: Sequence[Compared], name: str, budget: str) -> str:
     found = Counter(e.verdict for e in compared if (e.variant, e.budget) == (name, budget))
     total = sum(found.values())
     return f"worse in {found['worse']} of {total} cells, better in {found['better']}"
+
+
+UNITS = {"enwik8": "bits per byte", "imdb": "nats"}
+
+
+def differences(compared: Sequence[Compared], name: str, budget: str) -> str:
+    """Mean and standard deviation of a variant's differences, over all sizes and seeds."""
+    parts = []
+    for corpus, unit in UNITS.items():
+        found = [
+            difference
+            for each in compared
+            if (each.corpus, each.variant, each.budget) == (corpus, name, budget)
+            for difference in each.differences
+        ]
+        mean, deviation = statistics.mean(found), statistics.stdev(found)
+        parts.append(f"{corpus} {mean:+.3f} ± {deviation:.3f} {unit}")
+    return ", ".join(parts)
+
+
+def in_words(records: Sequence[Record]) -> str:
+    """What came out, in plain words: the answer, and each corpus and size."""
+    judged = [each for each in compare(records) if each.variant in VARIANTS[1:]]
+    found = Counter(each.verdict for each in judged)
+    answers = {
+        (False, False): "No difference is seen: $W_o$ can be removed here.",
+        (False, True): "$W_o$ can be removed here, and often should be.",
+        (True, False): "Some of these models need $W_o$.",
+        (True, True): "It depends on the model: some are better without $W_o$, some are worse.",
+    }
+    answer = answers[found["worse"] > 0, found["better"] > 0]
+    rates = {name: rate(records, "enwik8", name) for name in VARIANTS[:2]}
+    lines = [f"**{answer}** So it is with the best learning rate of each."]
+    control = Counter(each.verdict for _, _, each in at_equal_rates(records))
+    if control:
+        is_rate = found["worse"] and not control["worse"]
+        words = " So the learning rate, not $W_o$, explains the worse cells." if is_rate else ""
+        lines.append(
+            f"**At equal learning rates** (enwik8; the best ones are {rates['with']} with and "
+            f"{rates['without']} without) it is worse without $W_o$ in {control['worse']} of "
+            f"{control.total()} cells, better in {control['better']}, and no difference is seen in "
+            f"{control['no difference seen']}.{words}"
+        )
+    lines += ["", "Four comparisons each (two variants, two budgets), at the best rates:", ""]
+    for corpus, size in dict.fromkeys((each.corpus, each.size) for each in judged):
+        cell = Counter(e.verdict for e in judged if (e.corpus, e.size) == (corpus, size))
+        counts = ", ".join(f"{name} in {count}" for name, count in cell.most_common())
+        lines.append(f"- {corpus}, {size}: {counts}")
+    return "\n".join(lines)
 
 
 def complete(compared: Sequence[Compared]) -> bool:
@@ -169,15 +282,17 @@ def not_necessary(names: Names) -> Judged:
     if not complete(compared):
         runs = sum(record["kind"] == "run" for record in read())
         return f"begun: {runs} runs of the ablation are stored, too few to judge", NOT_TRIED
-    parts = [
-        (name, budget, verdicts(compared, name, budget))
-        for name in VARIANTS[1:]
+    names_of = {"without": "without it", "refilled": "with its parameters elsewhere"}
+    result = "; ".join(
+        f"{words}, equal {budget}: {verdicts(compared, name, budget)} "
+        f"({differences(compared, name, budget)})"
+        for name, words in names_of.items()
         for budget in ("steps", "time")
-    ]
-    result = "; ".join(f"{name} it, equal {budget}: {found}" for name, budget, found in parts)
+    )
     judged = [each for each in compared if each.variant in VARIANTS[1:]]
     return (
-        f"enwik8 and IMDb, 3 sizes, 5 seeds: {result}",
+        f"small models, 3 sizes, 5 seeds, loss less that with it: {result}; "
+        f"{equal_rates_in_words(read())}",
         verdict(*(each.verdict != "worse" for each in judged)),
     )
 
@@ -215,6 +330,12 @@ seen.
 """
 
 
+CAVEAT = """\
+The learning rate was tuned in the medium size alone, and a rate that is too high for a larger model
+looks like a missing $W_o$: hence the comparison at equal rates. Models of this size say nothing
+about large ones."""
+
+
 def page(records: Sequence[Record]) -> str:
     """The whole page."""
     compared = compare(records)
@@ -227,12 +348,18 @@ def page(records: Sequence[Record]) -> str:
         )
     if any(each.variant in VARIANTS[1:] for each in compared):
         listed = "\n".join(
-            f"- `{name}`, equal {budget}: {verdicts(compared, name, budget)}."
+            f"- `{name}`, equal {budget}: {differences(compared, name, budget)}; "
+            f"{verdicts(compared, name, budget)}."
             for name in VARIANTS[1:]
             for budget in ("steps", "time")
         )
-        parts.append(f"## Verdict\n\n{listed}\n\n")
+        parts.append(
+            f"## Verdict\n\n{in_words(records)}\n\nThe mean difference over all sizes and seeds ± "
+            f"its standard deviation (below 0: better without $W_o$; sizes that differ in sign are "
+            f"averaged here):\n\n{listed}\n\n{CAVEAT}\n\n"
+        )
         parts.append(f"![differences of every seed]({PICTURE.name})\n\n")
+        parts.append(f"## At equal learning rates\n\n{EQUAL_RATES}\n\n{same_rates(records)}\n\n")
         parts.append(f"## Every cell\n\n{table(records, VARIANTS)}\n\n")
     parts.append(
         "## Narrow, wide, one\n\nThe medium size. `one` is one head as wide as the model; each of "

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from clearformer.interpretability.watch import watch
     from clearformer.model import Model, load, merge
     from clearformer.run_training import Training, train
+    from clearformer.runs.log_writers import tensorboard
     from clearformer.verification.check import verify
 
 # Public names, and where each comes from; a name without a module is a module itself.
@@ -63,6 +64,7 @@ PUBLIC = {
     "preset": "clearformer.families",
     "presets": "clearformer.families",
     "prove": "clearformer.compressor.proof",
+    "tensorboard": "clearformer.runs.log_writers",
     "trace": "clearformer.explore.trace",
     "train": "clearformer.run_training",
     "verify": "clearformer.verification.check",
@@ -91,6 +93,7 @@ __all__ = [
     "preset",
     "presets",
     "prove",
+    "tensorboard",
     "trace",
     "train",
     "verify",

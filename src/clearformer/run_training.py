@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +20,7 @@ from clearformer.data.in_memory import InMemory, in_memory_data
 from clearformer.data.reading_progress import as_lines, listening
 from clearformer.data.table_files import is_table
 from clearformer.runs.lock import writable
+from clearformer.runs.log_writers import open_logs, require_logs
 from clearformer.runs.progress import Notes, Reporter, Silent, reporter
 from clearformer.runs.signals import StopOnInterrupt
 from clearformer.runs.start import (
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from clearformer.distributed.process_group import ProcessGroup
     from clearformer.model import Model
+    from clearformer.runs.logs import Logs
     from clearformer.runs.run import Run
     from clearformer.training.events import Event
 
@@ -100,6 +103,8 @@ def train(
         allow_changed_data (bool): Resume even if the data has changed. Default: False.
         quiet (bool): Print the result only. Default: False.
         json (bool): Print every event as a line of JSON. Default: False.
+        log (str or list, optional): Also write the metrics for ``"tensorboard"``, ``"wandb"`` or
+            both, into the run folder. Default: neither.
         log_samples (bool): Also print which samples each step learns from. Default: False.
         on_event (callable, optional): Called with every event (`clearformer.training.events`).
         on_start (callable, optional): Called with the module before the first step, as in
@@ -151,6 +156,7 @@ class Training:
         allow_changed_data: bool = False,
         quiet: bool = False,
         json: bool = False,
+        log: str | Sequence[str] | None = None,
         log_samples: bool = False,
         on_event: Callable[[Event], object] | None = None,
         on_start: Callable[[nn.Module], object] | None = None,
@@ -161,6 +167,7 @@ class Training:
                 "processes cannot be given here, since this process trains alone: start several "
                 "with clearformer train --processes N, or with torchrun"
             )
+        self.log = require_logs(log)
         place = None if out is None else as_path("out", out)
         source = None if from_ is None else as_path("from_", from_)
         self._rows, table = _in_memory(data)
@@ -278,7 +285,8 @@ class Training:
                 if self.on_start is not None and group.is_main:
                     self.on_start(run.model)
                 report.start(run)
-                yield from self._reported(run, report, stop)
+                with closing(self._logs(run, group, report.say)) as logs:
+                    yield from self._reported(run, report, logs, stop)
             except (RuntimeError, MemoryError) as problem:
                 if explained := group.explain(problem):
                     raise ValueError(explained) from None
@@ -296,11 +304,20 @@ class Training:
                 write_summary(run)
                 report.end(run)
 
-    def _reported(self, run: Run, report: Reporter, stop: Callable[[], int]) -> Iterator[Event]:
+    def _logs(self, run: Run, group: ProcessGroup, say: Callable[[str], None]) -> Logs:
+        """The logs for other tools, which the main process writes."""
+        names = self.log if group.is_main else ()
+        step = run.state.step if run.resumed else 0
+        return open_logs(names, self.folder, to_json(run.config), run.task.counted, step, say)
+
+    def _reported(
+        self, run: Run, report: Reporter, logs: Logs, stop: Callable[[], int]
+    ) -> Iterator[Event]:
         from clearformer.training.events import Step
 
         for event in run.events(lambda: STOPPED if self._stopping else stop()):
             report.event(event)
+            logs.event(event)
             if self.log_samples and isinstance(event, Step):
                 report.samples(event.step, run.sample_ids(event.step))
             if self.on_event is not None:

@@ -2,10 +2,12 @@
 
 import io
 import json
+import signal
 import sys
 
 import pytest
 
+from clearformer.cli import chat
 from clearformer.text.chat_template import ChatTemplate
 
 
@@ -80,6 +82,47 @@ def test_saved_conversation_can_be_continued(clearformer, chat_run, typed, tmp_p
     before, after = (json.loads(each.read_text())["messages"] for each in (first, second))
     assert after[:2] == before
     assert len(after) == 4
+
+
+class Terminal(io.StringIO):
+    """Lines from a terminal; an empty one is Ctrl-C at the prompt."""
+
+    def isatty(self):
+        return True
+
+    def readline(self):
+        line = super().readline()
+        if line == "\n":
+            signal.raise_signal(signal.SIGINT)
+        return line
+
+
+def test_ctrl_c_keeps_the_conversation(clearformer, chat_run, tmp_path, monkeypatch):
+    """Ctrl-C in an answer keeps what was written of it, and one at the prompt keeps all."""
+    path, write, parts = tmp_path / "talk.json", chat.write, []
+
+    def interrupted(text):
+        write(text)
+        if text not in ("> ", "\n"):
+            parts.append(text)
+            if len(parts) == 3:
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(chat, "write", interrupted)
+    monkeypatch.setattr(sys, "stdin", Terminal(f"1 g\n\n2 g\n/save {path}\n"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        said = clearformer("chat", chat_run, "--max-tokens", "9", "--temperature", "1")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert said.code == 0, said.err
+    saved = json.loads(path.read_text())["messages"]
+    assert [message["role"] for message in saved] == ["user", "assistant"] * 2
+    answers = [saved[1]["content"], saved[3]["content"]]
+    assert "".join(parts) == "".join(answers)
+    assert answers[0].startswith("".join(parts[:3]))
+    assert "note: the answer was stopped; the conversation is kept" in said.err
+    assert "note: the conversation is kept; /quit or Ctrl-D ends it" in said.err
 
 
 def test_too_long_message_prints_note(clearformer, chat_run, typed):

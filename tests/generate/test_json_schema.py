@@ -93,6 +93,8 @@ def test_any_object_pattern():
         ({"type": "integer", "minimum": 3, "maximum": 2}, "its minimum 3 is above its maximum 2"),
         ({"type": "string", "const": 5}, "because none of its values has the type string"),
         ({"type": "integer", "enum": ["a"]}, "because none of its values has the type integer"),
+        ({"const": float("nan")}, "a value of `const` or `enum` is NaN or infinite, which JSON"),
+        ({"enum": [1, {"a": float("inf")}]}, "is NaN or infinite, which JSON cannot write"),
         ({"type": "tuple", "const": 5}, "schema.type is 'tuple', but it must be one of object"),
         (
             {"properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "integer"}},

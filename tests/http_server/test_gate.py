@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from clearformer.http_server.gate import AccessMiddleware, allowed_hosts, bracketed, equal_secrets
+from clearformer.http_server.gate import (
+    AccessMiddleware,
+    HostMiddleware,
+    allowed_hosts,
+    bracketed,
+    equal_secrets,
+    error_response,
+)
 
 
 def ask(gate, path="/x", method="GET", body=b"", **headers):
@@ -86,3 +93,11 @@ def test_hosts():
 def test_secrets_of_any_text_are_compared():
     assert equal_secrets("abc", "abc")
     assert not equal_secrets("\ud800", "abc")
+
+
+def test_foreign_host_gets_a_json_error():
+    gate = HostMiddleware(application, ["localhost"], error_response)
+    assert ask(gate)[0] == 200
+    assert ask(gate, host="localhost:8000")[0] == 200
+    status, headers = ask(gate, host="evil.test")
+    assert (status, headers[b"content-type"]) == (400, b"application/json")

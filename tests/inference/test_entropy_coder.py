@@ -80,9 +80,19 @@ def test_frequencies_follow_documented_rule():
         assert encoder.num_bits() == pytest.approx(-count * np.log2(width / 2**24), abs=64)
 
 
-def test_rejects_nan():
+@pytest.mark.parametrize("wrong", ["nan", "inf"])
+@pytest.mark.parametrize("place", [0, 3, 7])
+def test_rejects_nan_and_infinity_anywhere(wrong, place):
+    logits = torch.zeros(3, 8)
+    logits[1, place] = float(wrong)
     with pytest.raises(ValueError, match="NaN or infinite"):
-        frequencies(torch.tensor([[0.0, float("nan")]]))
+        frequencies(logits)
+
+
+def test_impossible_token_keeps_a_frequency():
+    logits = torch.zeros(1, 8)
+    logits[0, 0] = float("-inf")
+    assert frequencies(logits)[0, 0] == 1
 
 
 def test_random_input_raises_only_value_errors():

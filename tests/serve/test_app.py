@@ -19,4 +19,6 @@ def test_every_route_refuses_other_sites_and_hosts(ask, url, models):
             address, body = f"{url}{path}", b"{}" if method == "post" else None
             foreign = {"origin": "http://evil.test"}
             assert ask(address, body, foreign, method.upper())[0] == 403, path
-            assert ask(address, body, {"host": "evil.test"}, method.upper())[0] == 400, path
+            status, found, _ = ask(address, body, {"host": "evil.test"}, method.upper())
+            assert (status, found["error"]["code"]) == (400, "foreign_host"), path
+            assert "use the address that the server printed" in found["error"]["message"]

@@ -321,3 +321,57 @@ def test_engine_closes_while_a_long_call_runs(models, monkeypatch):
 
     asyncio.run(run())
     assert said == ["chat is still busy after 0.01 s: its work is dropped"]
+
+
+def test_long_call_is_computed_in_parts(models):
+    async def run():
+        engine = engine_of(models)
+        parts = []
+
+        def square(items):
+            parts.append(len(items))
+            return [item * item for item in items]
+
+        found = await engine.call_in_parts(square, range(70))
+        assert found == [item * item for item in range(70)]
+        assert parts == [32, 32, 6]
+        assert await engine.call_in_parts(square, []) == []
+        with pytest.raises(ZeroDivisionError):
+            await engine.call_in_parts(lambda items: [1 // item for item in items], [1, 0])
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_calls_of_others_have_their_turn(models):
+    async def run():
+        engine, go, running, waiting = await busy_engine(models)
+        order = []
+
+        def noted(name):
+            return lambda items: order.append((name, len(items))) or items
+
+        # The second part of a request that has begun is not refused, though the queue is full.
+        engine.limits = ServeLimits(max_queue=2)
+        long = asyncio.ensure_future(engine.call_in_parts(noted("long"), range(64)))
+        await asyncio.sleep(0)
+        short = asyncio.ensure_future(engine.call_in_parts(noted("short"), range(2)))
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.gather(running, waiting, long, short)
+        assert order == [("long", 32), ("short", 2), ("long", 32)]
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_parts_share_one_timeout(models):
+    async def run():
+        engine, go, running, waiting = await busy_engine(models, ServeLimits(timeout=0.05))
+        with pytest.raises(Problem, match=r"took longer than 0.05 s"):
+            await engine.call_in_parts(list, range(64))
+        go.set()
+        await asyncio.gather(running, waiting, return_exceptions=True)
+        engine.close()
+
+    asyncio.run(run())

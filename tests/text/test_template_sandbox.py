@@ -74,6 +74,29 @@ ENDLESS = {
     "slices": "{% set s = 'a' * 999999 %}" + NINE_TIMES.replace("%s", "{% set x = s[1:] %}"),
     "slices of lists": "{% set s = [1] * 99999 %}"
     + NINE_TIMES.replace("%s", "{% set x = s[1:] %}"),
+    **{
+        name: "{% set s = 'a' * 999999 %}{% set t = 'b' ~ s[1:] %}"
+        + NINE_TIMES.replace("%s", f"{{% set x = {searched} %}}")
+        for name, searched in {
+            "equal": "s == s ~ ''",
+            "less": "s < t",
+            "in a text": "'b' in s",
+            "not in a text": "'b' not in s",
+            "in a list": "t in [s]",
+            "test": "s is eq s",
+            "test of a list": "[s] | select('equalto', s) | list | length",
+            "find": "s.find('b')",
+            "count": "s.count('b')",
+            "digits": "s.isalpha()",
+            "trim": "(s | trim('a'))",
+            "strip": "s.strip('a')",
+            "smallest": "[s, t] | min | length",
+            "chain": "1 < 2 < (s in [t])",
+        }.items()
+    },
+    "equal lists": "{% set x = [1] * 99999 %}{% set y = [1] * 99999 %}"
+    + NINE_TIMES.replace("%s", "{% set z = x == y %}"),
+    "long literal": "{{ 0x" + "f" * 9999 + " // 3 }}",
     "separators": "{% set wide = ',' * 99999 %}{{ [1, 2, 3] | tojson(separators=(wide, ':')) }}",
 }
 DAMAGED = {
@@ -84,6 +107,8 @@ DAMAGED = {
     "{{ 1.5 | round(-300000, 'ceil') }}": "failed: the precision of round must be from -30 to 30",
     "{{ [1] | tojson(separators=(',' * 11, ':')) }}": "a separator of tojson has at most 10",
     "{{ namespace(a=1) }}": "failed: a namespace cannot be written, only its values",
+    "{{ 0x" + "f" * 99 + " - 1 }}": "failed: a number is too large",
+    "{{ 1 in 2 }}": "failed: argument of type 'int' is not",
     "{{ 1 | pprint }}": "cannot be read: No filter named 'pprint'",
     "{{ raise_exception('no\nsystem role') }}": "refuses these messages: no system role",
 }
@@ -143,9 +168,31 @@ def test_charged_expressions_render_as_in_jinja():
         "{{ messages[0].items() | list }}{{ messages[0] | dictsort }}{{ nothing | list }}"
         "{{ 2.345 | round(2) }}{{ 2.5 | round(method='ceil') }}{{ messages[0].items() }}"
         "{% set ns = namespace(a=1) %}{% set ns.a = ns.a + 1 %}{{ ns.a }}"
+        "{{ 1 < 2 <= 2 != 3 }}{{ 3 > 2 > 2 }}{{ 'b' in 'abc' }}{{ 'b' not in ['a'] }}{{ 1 == 1.0 }}"
+        "{{ 'a' in {'a': 1} }}{{ nothing == 1 }}{{ 2 in range(3) }}{{ 3 in range(3) | select }}"
+        "{{ 1 is eq 1 }}{{ 'a' is in 'abc' }}{{ 2 is gt 1 }}{{ 2 is le 1 }}{{ [1, 2] == [1, 2] }}"
+        "{{ 'ff' | int(base=16) }}{{ 'x' | int(7) }}{{ '1.5' | float }}{{ 7 // 2 - 1 }}{{ 7 / 2 }}"
+        "{{ ['b', 'a'] | sort | first }}{{ range(3) | select | max }}{{ 'aXa'.find('X') }}"
     )
     expected = Environment().from_string(source).render(messages=MESSAGES)
     assert ChatTemplate(source=source).render(MESSAGES) == expected
+
+
+def test_texts_of_many_digits_are_no_numbers():
+    source = (
+        "{{ ('f' * 9999) | int(base=16) }} {{ ('1' * 9999) | int(5) }} {{ ('1' * 999) | float }}"
+    )
+    assert ChatTemplate(source=source).render(MESSAGES) == "0 5 0.0"
+
+
+def test_comparing_a_message_with_the_last_one_is_cheap():
+    source = (
+        "{% for m in messages %}{% if m == messages[-1] %}{{ m.content[:1] }}{% endif %}"
+        "{% endfor %}"
+    )
+    messages = [{"role": "user", "content": "x" * 20}] * 500
+    messages = [*messages, {"role": "user", "content": "y" * 90_000}]
+    assert ChatTemplate(source=source).render(messages) == "y"
 
 
 def test_long_conversation_within_budget():

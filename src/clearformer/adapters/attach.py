@@ -37,8 +37,9 @@ def attach(
             slot.parent.register_module(slot.name, base)
             continue
         _require_rank(adapter, slot, rows)
-        layer = LAYERS[type(adapter)](base, rows, adapter.rank, adapter.scale, adapter.dropout)
-        layer.to(slot.linear.weight.device).reset(generator)
+        with slot.linear.weight.device:
+            layer = LAYERS[type(adapter)](base, rows, adapter.rank, adapter.scale, adapter.dropout)
+        layer.reset(generator)
         slot.parent.register_module(slot.name, layer)
     return model
 

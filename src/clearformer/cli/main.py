@@ -34,6 +34,7 @@ COMMANDS = {
         "data": "data:Data",
         "runs": "runs:Runs",
         "compare": "compare:Compare",
+        "tensorboard": "tensorboard:TensorBoard",
         "average": "average:Average",
         "merge": "merging:Merge",
     },

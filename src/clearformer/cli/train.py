@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
@@ -110,6 +110,8 @@ class Train(RunSettings):
     """Resume even if the data has changed since the run was started."""
     verify: bool = False
     """Run `verify` first, and warn if a bug makes the metrics unreliable."""
+    logs: Annotated[tuple[Literal["tensorboard", "wandb"], ...], tyro.conf.arg(name="log")] = ()
+    """Also write the metrics for TensorBoard or Weights & Biases, into the run's folder."""
     log: Log = Log()
 
     def run(self) -> None:
@@ -134,14 +136,14 @@ class Train(RunSettings):
                       for each in text.split(",")]  # fmt: skip
         except ValueError:
             raise ValueError(f"--shares is {text!r}, but it must be like 0.1,0.3,1") from None
-        for name, value in {"processes": self.processes, "from": self.from_}.items():
-            if value is not None:
-                raise ValueError(f"--shares does not go with --{name}: leave one of them out")
+        if self.processes is not None:
+            raise ValueError("--shares does not go with --processes: leave one of them out")
         points = learning_curve(
             self.preset,
             shares=shares,
             out=self.folder,
             config=self.config,
+            from_=self.from_,
             resume=self.resume,
             fit=self.fit,
             data_dir=self.data_dir,
@@ -196,6 +198,7 @@ class Train(RunSettings):
             fit=self.fit,
             data_dir=self.data_dir,
             allow_changed_data=self.allow_changed_data,
+            log=self.logs,
             log_samples=self.log.samples,
             on_start=self._verify(group) if self.verify else None,
         )

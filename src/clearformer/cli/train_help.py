@@ -52,6 +52,7 @@ USUAL_SETTINGS: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("--config", None, "Repeat a run from its config.json."),
         ("--fit", None, "Memory that the run may take, such as 4GB."),
         ("--processes", None, "Processes on this machine that share each batch."),
+        ("--log", None, "tensorboard or wandb: also write the metrics for them."),
     ),
 }  # fmt: skip
 

@@ -12,7 +12,6 @@ from typing import Any
 import anyio.to_thread
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -27,6 +26,7 @@ from clearformer.explore.routes import (
     generate,
     lessons,
     models,
+    parts,
     runs,
     stream,
     tasks,
@@ -38,11 +38,12 @@ from clearformer.http_server.errors import Problem
 from clearformer.http_server.gate import (
     LOOPBACK,
     AccessMiddleware,
+    HostMiddleware,
     authorize_all,
     error_response,
 )
 
-ROOMS = (models, traces, edits, stream, generate, runs, tasks, lessons, export)
+ROOMS = (models, traces, parts, edits, stream, generate, runs, tasks, lessons, export)
 ROUTERS = [each.router for each in ROOMS]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {
@@ -87,7 +88,7 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=1)
     authorize = authorize_all if token is None else TokenCookie(token)
     app.add_middleware(AccessMiddleware, authorize=authorize)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(HostMiddleware, allowed_hosts=hosts, respond=error_response)
     return app
 
 

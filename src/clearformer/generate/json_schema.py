@@ -294,7 +294,12 @@ def _object_of(value: str) -> str:
 
 def _literal(value: object) -> str:
     """The pattern of exactly this value."""
-    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), allow_nan=False)
+    except ValueError:
+        raise ValueError(
+            "a value of `const` or `enum` is NaN or infinite, which JSON cannot write: leave it out"
+        ) from None
     return "".join(letter if letter.isalnum() else f"\\{letter}" for letter in text)
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,10 +55,43 @@ def authorize_all(scope: Scope, headers: Headers) -> Response | None:
     return None
 
 
+class HostMiddleware:
+    """Starlette's check of `Host`, with a refusal that `respond` writes instead of plain text."""
+
+    def __init__(
+        self, app: ASGIApp, allowed_hosts: Sequence[str], respond: Callable[[Problem], Response]
+    ) -> None:
+        self.app, self.respond = app, respond
+        self.allowed_hosts = list(allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        known = False
+
+        async def accept(*_: object) -> None:
+            nonlocal known
+            known = True
+
+        async def discard(message: Message) -> None:
+            pass
+
+        check = TrustedHostMiddleware(accept, self.allowed_hosts, www_redirect=False)
+        await check(scope, receive, discard)
+        await (self.app if known else self.respond(foreign_host()))(scope, receive, send)
+
+
+def foreign_host() -> Problem:
+    return Problem(
+        400,
+        "foreign_host",
+        "the request names another host than this server",
+        hint="use the address that the server printed",
+    )
+
+
 class AccessMiddleware:
     """Checks origin, content type, authorization and body size, and sets headers on responses.
 
-    Starlette's own middleware has checked `Host` before. `respond` writes a refusal; pages of
+    `HostMiddleware` has checked `Host` before. `respond` writes a refusal; pages of
     other sites may link to `linked` only.
     """
 

@@ -28,7 +28,7 @@ from clearformer.hub.peft_names import (
 )
 from clearformer.hub.tensor_names import their_names
 from clearformer.hub.write_run import atomic_folder, require_unused, write_json
-from clearformer.runs import load, state
+from clearformer.runs import finetune, load, state
 from clearformer.runs.adapter_base import open_base, resolved
 
 TASKS = {
@@ -63,7 +63,7 @@ def to_peft(run: Path, out: Path) -> Exported:
         tensors_by_name = {f"{PREFIX}{name}": t.contiguous() for name, t in (theirs | head).items()}
         save_file(tensors_by_name, folder / WEIGHTS, metadata={"format": "pt"})
         distance = 0.0
-        if adapter.base == "float32" and config.model == base.config.model:
+        if adapter.base == "float32" and finetune.same_weights(base.config.model, config.model):
             distance = _compared(run, folder, base.checkpoint.folder, config.model)
     return Exported(out, f"{type(adapter).__name__} for PEFT", distance, 0, tuple(notes))
 

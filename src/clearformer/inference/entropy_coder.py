@@ -47,7 +47,8 @@ def frequencies(logits: Tensor) -> Frequencies:
     integers that sum to 2^24, each at least 1.
     """
     scaled = logits.double().softmax(dim=-1).mul_(SCALE).floor_().add_(1)
-    if not bool(scaled.isfinite().all()):
+    # One NaN or infinite logit makes the whole row NaN, so the first column tells.
+    if not bool(scaled[:, 0].isfinite().all()):
         raise ValueError(
             "the model's logits are NaN or infinite, so it predicts nothing: use another checkpoint"
         )

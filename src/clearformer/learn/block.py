@@ -104,6 +104,13 @@ EXERCISES = (
                 "eps is added to the standard deviation: it belongs under the root, to the "
                 "variance",
             ),
+            Mistake(
+                lambda x, weight, bias, eps: (
+                    (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + eps) * weight + bias
+                ),
+                "eps is added to the standard deviation, and torch.std divides by E - 1: use "
+                "var(correction=0), add eps, and take the root",
+            ),
         ),
     ),
     Exercise(

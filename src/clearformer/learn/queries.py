@@ -111,6 +111,11 @@ EXERCISES = (
                 "width D, not the length",
             ),
             Mistake(
+                lambda q, k, v: _weights(q, k, math.sqrt(q.shape[1])) @ v,
+                "divided by the root of the number of queries: axis 1 of q is its length, and "
+                "what makes dot products large is the width D, its last axis",
+            ),
+            Mistake(
                 lambda q, k, v: _weights(q, k, 1.0) / math.sqrt(q.shape[-1]) @ v,
                 "scaled after the softmax: the weights no longer sum to one, and softmax still "
                 "saturates. Scale the scores before",

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from clearformer import builder
+from clearformer.adapters.attach import attach
 from clearformer.config import RunConfig
 from clearformer.core.stack import Stack
 from clearformer.kernels.guides import guide
@@ -130,7 +131,7 @@ def _count(
         weights,
         gradients,
         always - weights,
-        weights if config.train.ema_decay else 0,
+        sum(p.nbytes for p in learning) if config.train.ema_decay else 0,
         kept,
         highest - always,
         evaluation,
@@ -226,6 +227,8 @@ def _model(config: RunConfig) -> Any:
     if config.train.freeze is not None:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith("head."))
+    if config.train.adapter is not None:
+        attach(model, config.train.adapter)
     return model
 
 
@@ -243,7 +246,8 @@ def _evaluation(config: RunConfig, model: Any, counter: MemoryCounter) -> int:
     before, counter.highest = counter.now, counter.now
     with torch.no_grad():
         model.loss(batch, caches) if caches else model.loss(batch)
-    copied = sum(p.nbytes for p in model.parameters()) if config.train.ema_decay else 0
+    learning = (p for p in model.parameters() if p.requires_grad)
+    copied = sum(p.nbytes for p in learning) if config.train.ema_decay else 0
     return counter.highest - before + gradients + copied
 
 

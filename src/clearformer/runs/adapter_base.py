@@ -116,7 +116,7 @@ def open_beside(path: Path, base: Checkpoint) -> nn.Module | None:
         )
     assert config.train.adapter is not None
     adapter = resolved(config.train.adapter, base)
-    if adapter.base != "float32" or config.model != opened.config.model:
+    if adapter.base != "float32" or not finetune.same_weights(opened.config.model, config.model):
         return None
     model = outline(config.model)
     tensors = load.saved_weights(saved, config, state.ADAPTER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -104,6 +104,12 @@ def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> No
             f"model.head.pool is {head.pool!r}, but the first token of {where} attends to no "
             f"other (causal attention): choose mean or max"
         )
+
+
+def same_weights(source: ModelConfig, asked: ModelConfig) -> bool:
+    """Whether two models have the same parameters, so that one's weights are the other's."""
+    kept = {name: getattr(source, name) for name in MAY_DIFFER - {"head"}}
+    return replace(asked, **kept) == source
 
 
 @torch.no_grad()

@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 
 import anyio.to_thread
 from fastapi import FastAPI
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 import clearformer
 from clearformer.http_server.error_handlers import add_error_handlers
-from clearformer.http_server.gate import LOOPBACK, AccessMiddleware
+from clearformer.http_server.gate import LOOPBACK, AccessMiddleware, HostMiddleware
 from clearformer.model import Model
 from clearformer.serve import routes
 from clearformer.serve.api_keys import ApiKeys
@@ -75,7 +74,7 @@ def create_app(
         max_body=MAX_BODY_BYTES,
         linked=PAGES,
     )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(HostMiddleware, allowed_hosts=hosts, respond=api_error)
     known = [*app.openapi()["paths"], *PAGES]
     app.add_middleware(MetricsMiddleware, metrics=metrics, routes=known)
     return app

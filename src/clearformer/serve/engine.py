@@ -14,15 +14,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from clearformer.generate.continuous import ContinuousBatch, Update
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sequence import GeneratedSequence
 from clearformer.http_server.errors import Problem, bad_field, busy
-from clearformer.serve.limits import CLOSE_SECONDS, ServeLimits
+from clearformer.serve.limits import CALL_ITEMS, CLOSE_SECONDS, ServeLimits
 from clearformer.serve.metrics import Metrics
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 Event = tuple[int, Update | Problem]  # the place of a text in its job, and what happened to it
 
@@ -91,12 +93,15 @@ class Engine:
                 self.cancelled.add(job)
                 self._notify()
 
-    async def call(self, function: Callable[[], Result]) -> Result:
-        """Run a function on the thread of the engine, between two steps."""
+    async def call(self, function: Callable[[], Result], begun: bool = False) -> Result:
+        """Run a function on the thread of the engine, between two steps.
+
+        The next part of a request that has `begun` is not refused because others wait.
+        """
         future: Future[Result] = Future()
         with self.wake:
             self._require_open()
-            if len(self.calls) > self.limits.max_queue:  # one is about to run
+            if not begun and len(self.calls) > self.limits.max_queue:  # one is about to run
                 raise busy(
                     f"{len(self.calls)} calls are waiting for {self.name} already",
                     self.limits.max_queue,
@@ -110,6 +115,23 @@ class Engine:
             raise timed_out(self.limits.timeout) from None
         finally:
             future.cancel()  # no effect on a call that has ended
+
+    async def call_in_parts(
+        self, function: Callable[[list[Item]], Iterable[Result]], items: Sequence[Item]
+    ) -> list[Result]:
+        """Run a function for a few items at a time.
+
+        Between two parts the texts of others advance, and their calls have their turn.
+        """
+        found: list[Result] = []
+        try:
+            async with asyncio.timeout(self.limits.timeout):
+                for start in range(0, len(items), CALL_ITEMS):
+                    part = partial(function, list(items[start : start + CALL_ITEMS]))
+                    found += await self.call(part, begun=start > 0)
+        except TimeoutError:
+            raise timed_out(self.limits.timeout) from None
+        return found
 
     def close(self) -> None:
         """End the thread after its current step or call; what is left gets an error."""

@@ -8,6 +8,7 @@ MAX_BODY_BYTES = 8 * 2**20
 MAX_CONNECTIONS = 2048
 MAX_PROMPT = 2**20  # characters, or token ids
 MAX_TEXTS = 2048  # of one request for embeddings, classes, fillings or translations
+CALL_ITEMS = 32  # of these that are computed at a time, so that others do not wait for all
 MAX_CHOICES = 128  # texts of one request for completions
 MAX_STOPS = 16
 MAX_LOGPROBS = 20

@@ -92,8 +92,9 @@ async def embeddings(service: CurrentService, request: EmbeddingRequest) -> Resp
     batch = [given] if single else given
     if any(not text for text in batch):
         raise bad_field("input", "a text is empty, so it has no vector: leave it out")
-    found = await served.engine.call(lambda: served.model.embeddings(batch))
-    vectors = found.vectors.float().numpy()  # (texts, E)
+    vectors = await served.engine.call_in_parts(
+        lambda part: list(served.model.embeddings(part).vectors.float().numpy()), batch
+    )  # for each text (E,)
     data = [
         {"object": "embedding", "index": place, "embedding": _encoded(vector, request)}
         for place, vector in enumerate(vectors)
@@ -121,7 +122,7 @@ async def classify(service: CurrentService, request: TextsRequest) -> Response:
     served = service.model(request.model)
     served.require("classify")
     texts = served.texts(request.texts)
-    found = await served.engine.call(lambda: served.model.classify(texts))
+    found = await served.engine.call_in_parts(served.model.classify, texts)
     results = [{**each.answer(), "cut": each.cut} for each in found]
     return JSONResponse({"model": served.id, "results": results})
 
@@ -132,7 +133,7 @@ async def predict(service: CurrentService, request: TextsRequest) -> Response:
     served = service.model(request.model)
     served.require("predict")
     texts = served.texts(request.texts)
-    found = await served.engine.call(lambda: served.model.predict(texts))
+    found = await served.engine.call_in_parts(served.model.predict, texts)
     results = [{**each.answer(), "cut": each.cut} for each in found]
     return JSONResponse({"model": served.id, "results": results})
 
@@ -143,7 +144,9 @@ async def fill(service: CurrentService, request: FillRequest) -> Response:
     served = service.model(request.model)
     served.require("fill")
     texts = served.texts(request.texts)
-    found = await served.engine.call(lambda: served.model.fill(texts, top_k=request.top_k))
+    found = await served.engine.call_in_parts(
+        lambda part: served.model.fill(part, top_k=request.top_k), texts
+    )
     results = [
         [
             [{"token": c.piece, "id": c.id, "probability": c.probability} for c in candidates]
@@ -160,14 +163,15 @@ async def translate(service: CurrentService, request: TranslateRequest) -> Respo
     served = service.model(request.model)
     served.require("translate")
     texts = served.texts(request.texts)
-    found = await served.engine.call(
-        lambda: served.model.translations(
-            texts,
+    found = await served.engine.call_in_parts(
+        lambda part: served.model.translations(
+            part,
             beam=request.beam,
             length_penalty=request.length_penalty,
             best=request.best,
             max_tokens=request.max_tokens,
-        )
+        ),
+        texts,
     )
     results = [[{"text": each.text, "score": each.score} for each in several] for several in found]
     return JSONResponse({"model": served.id, "results": results})

@@ -4,15 +4,15 @@ A template comes from a stranger, and a Jinja template is a program. It runs in 
 which keeps it from Python's internals, and within a budget: rounds of loops, calls of macros, the
 values that filters go through, and the strings and lists that are made are charged, so that a
 template can neither run for ever nor fill the memory. What could be far larger than its operands
-is charged before it is made. Comparisons and searches (`==`, `in`, `find`) are not charged: they
-make nothing, and each is bounded by the size of its operands. Methods and filters that are not
-needed for text are absent.
+is charged before it is made. Comparisons and searches (`==`, `in`, `find`) make nothing, but they
+are charged for what they read. Methods and filters that are not needed for text are absent.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,10 +24,12 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import FILTERS
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.tests import TESTS
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 MAX_INTEGER_BITS = 256
+MAX_DIGITS = 100  # of a string that `int` or `float` reads
 MAX_PRECISION = 30  # of `round`, either side of the point
 MAX_SEPARATOR = 10  # characters, of `tojson`
 BUDGET = 4_000_000  # characters of one rendering, besides those for the messages
@@ -40,16 +42,31 @@ STRING_METHODS = {
     "replace", "rfind", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith",
     "strip", "title", "upper",
 }  # fmt: skip
+PREFIX_METHODS = {"startswith", "endswith", "removeprefix", "removesuffix"}  # read no more
 KEPT_FILTERS = (
-    "abs", "capitalize", "count", "d", "default", "e", "escape", "first", "float", "int", "last",
-    "length", "lower", "safe", "string", "title", "trim", "upper",
+    "abs", "capitalize", "count", "d", "default", "e", "escape", "first", "last", "length", "lower",
+    "safe", "string", "title", "trim", "upper",
 )  # fmt: skip
 ITERATING_FILTERS = (  # kept too, and charged for each value of their input
-    "dictsort", "items", "list", "map", "max", "min", "reject", "rejectattr", "reverse", "select",
-    "selectattr", "sort", "unique",
+    "items", "list", "map", "reject", "rejectattr", "reverse", "select", "selectattr",
 )  # fmt: skip
+COMPARING_FILTERS = ("dictsort", "max", "min", "sort", "unique")  # and for all that is in them
 KEPT_GLOBALS = ("range", "dict")
-INTERCEPTED = frozenset(["+", "*", "**", "%"])
+INTERCEPTED = frozenset(["+", "-", "*", "/", "//", "**", "%"])
+# Comparisons as Jinja names them, as operators and as tests (`x is eq y`).
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "gt": operator.gt,
+    "gteq": operator.ge,
+    "lt": operator.lt,
+    "lteq": operator.le,
+}
+COMPARING_TESTS = {
+    "==": "eq", "eq": "eq", "equalto": "eq", "!=": "ne", "ne": "ne", ">": "gt", "gt": "gt",
+    "greaterthan": "gt", ">=": "gteq", "ge": "gteq", "<": "lt", "lt": "lt", "lessthan": "lt",
+    "<=": "lteq", "le": "lteq",
+}  # fmt: skip
 
 
 def render(source: str, messages: list[dict[str, Any]], **values: Any) -> str:
@@ -146,6 +163,48 @@ def _charged_one_by_one(values: Iterator[Any]) -> Iterator[Any]:
         yield value
 
 
+def _charge_comparison(left: Any, right: Any) -> None:
+    """Charge for comparing two values: texts and lists of different lengths differ at once."""
+    if isinstance(left, str) and isinstance(right, str):
+        _charge(1 + min(len(left), len(right)))
+    elif isinstance(left, Sized) and isinstance(right, Sized) and len(left) == len(right):
+        _measure(left)
+    else:
+        _charge(1)
+
+
+def _compare(name: str, left: Any, right: Any) -> bool:
+    """A comparison or a search, charged for what it reads."""
+    if name in COMPARISONS:
+        _charge_comparison(left, right)
+        return COMPARISONS[name](left, right)
+    if isinstance(right, str):
+        _measure(left)
+        _charge_length(right)
+    elif isinstance(right, list | tuple):
+        for each in right:
+            _charge_comparison(left, each)
+            _charge(ELEMENT)
+    else:
+        right = _counted(right) if isinstance(right, Iterator) else right
+        _measure(left)
+    return (left in right) is (name == "in")
+
+
+def _comparing(name: str) -> Callable[[Any, Any], bool]:
+    """The test for a comparison."""
+
+    def test(left: Any, right: Any) -> bool:
+        return _compare(name, left, right)
+
+    return test
+
+
+def _require_small(*numbers: Any) -> None:
+    if any(isinstance(n, int) and n.bit_length() > MAX_INTEGER_BITS for n in numbers):
+        raise TemplateError("a number is too large")
+
+
 # --- the sandbox -------------------------------------------------------------------------------
 
 
@@ -178,18 +237,21 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "**" or (operator == "%" and isinstance(left, str)):
             raise TemplateError(f"{operator} is not available for this")
+        _require_small(left, right)  # a literal or a message may have any number of digits
         if operator == "*":
             for several, count in ((left, right), (right, left)):
                 if isinstance(several, str | list | tuple) and isinstance(count, int):
                     _charge(max(0, len(several) * count))
         result = super().call_binop(context, operator, left, right)
-        if isinstance(result, int) and result.bit_length() > MAX_INTEGER_BITS:
-            raise TemplateError("a number is too large")
+        _require_small(result)
         _measure(result)
         return result
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        if isinstance(owner, str):  # a method of a string reads it, whatever it gives
+            _measure(args)
+            _charge(1 if name in PREFIX_METHODS else 1 + len(owner))
         if isinstance(owner, str) and name == "join" and args:
             args = (_joinable(args[0], owner), *args[1:])
         if isinstance(owner, str) and name == "replace" and len(args) > 1:
@@ -218,6 +280,16 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def sliced(value: Any) -> Any:
         _charge_length(value)
         return value
+
+    @staticmethod
+    def compared(names: Sequence[str], first: Any, *others: Any) -> bool:
+        """`first` and the others in a chain, as in `1 < x < 3`."""
+        left = first
+        for name, right in zip(names, others, strict=True):
+            if not _compare(name, left, right):
+                return False
+            left = right
+        return True
 
     @staticmethod
     def concatenated(*values: Any) -> str:
@@ -259,6 +331,12 @@ class _Charging(NodeTransformer):
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
         return _environment_call("sliced", [node]) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        names = nodes.Const(tuple(each.op for each in node.ops))
+        values = [node.expr, *(each.expr for each in node.ops)]
+        return _environment_call("compared", [names, *values])
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -305,9 +383,17 @@ def _environment() -> Environment:
         extensions=[_Generation, loopcontrols],
         finalize=_Sandbox.measured,
     )
-    environment.filters = {name: _limited(FILTERS[name]) for name in KEPT_FILTERS}
+    environment.filters = {name: _limited(_reading(FILTERS[name])) for name in KEPT_FILTERS}
     environment.filters |= {name: _limited(_counting(FILTERS[name])) for name in ITERATING_FILTERS}
     environment.filters |= {
+        name: _limited(_counting(FILTERS[name], deep=True)) for name in COMPARING_FILTERS
+    }
+    environment.tests = {name: TESTS[name] for name in TESTS if name not in COMPARING_TESTS}
+    environment.tests |= {name: _comparing(kind) for name, kind in COMPARING_TESTS.items()}
+    environment.tests["in"] = _comparing("in")
+    environment.filters |= {
+        "int": _number("int"),
+        "float": _number("float"),
         "round": _round,
         "tojson": _tojson,
         "join": _join,
@@ -335,16 +421,45 @@ def _limited(function: Callable[..., Any]) -> Callable[..., Any]:
     return limited
 
 
-def _counting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter whose input is charged."""
+def _counting(function: Callable[..., Any], deep: bool = False) -> Callable[..., Any]:
+    """A filter whose input is charged: each value, or if `deep` all that is in it."""
     place = int(hasattr(function, "jinja_pass_arg"))  # Jinja may pass its context first
 
     @functools.wraps(function)
     def counting(*arguments: Any, **options: Any) -> Any:
         values = _counted(arguments[place])
+        if deep:
+            values = list(values) if isinstance(values, Iterator) else values
+            _measure(values)
         return function(*arguments[:place], values, *arguments[place + 1 :], **options)
 
     return counting
+
+
+def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that is charged for the text that it reads: `trim` may give far less."""
+    place = int(hasattr(function, "jinja_pass_arg"))
+
+    @functools.wraps(function)
+    def reading(*arguments: Any, **options: Any) -> Any:
+        if len(arguments) > place and isinstance(arguments[place], str):
+            _charge_length(arguments[place])
+        return function(*arguments, **options)
+
+    return reading
+
+
+def _number(name: str) -> Callable[..., Any]:
+    """`int` or `float`: a text with too many digits is no number, as one with letters is none."""
+
+    def number(value: Any, *arguments: Any, **options: Any) -> Any:
+        if isinstance(value, str) and len(value) > MAX_DIGITS:
+            value = ""
+        result = FILTERS[name](value, *arguments, **options)
+        _require_small(result)
+        return result
+
+    return number
 
 
 def _round(value: Any, precision: int = 0, method: Any = "common") -> Any:

@@ -62,15 +62,14 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
                 )
             ]
         case Muon() as muon:
-            rest = _adam(
-                muon.adam,
-                [
-                    (groups.outer, muon.adam_learning_rate, muon.adam.weight_decay),
-                    (groups.vectors, muon.adam_learning_rate, 0.0),
-                ],
-            )
+            others = [
+                (groups.outer, muon.adam_learning_rate, muon.adam.weight_decay),
+                (groups.vectors, muon.adam_learning_rate, 0.0),
+            ]
+            # An adapter may have matrices alone.
+            rest = [_adam(muon.adam, others)] if groups.outer or groups.vectors else []
             if not groups.matrices:
-                return [rest]
+                return rest
             matrices = torch.optim.Muon(
                 [_named(groups.matrices, config.learning_rate)],
                 lr=config.learning_rate,
@@ -78,7 +77,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
                 ns_steps=muon.iterations,
                 weight_decay=muon.weight_decay,
             )
-            return [matrices, rest]
+            return [matrices, *rest]
 
 
 def set_lr(optimizers: Iterable[Optimizer], factor: float) -> None:
