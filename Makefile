@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 .PHONY: run test check fix docs notebooks wheel web chromium bench soak clean
 
 run: .venv/ready
-	@$(BIN)/clearformer train --minutes 2 --out runs/first --resume
+	@$(BIN)/clearformer train --minutes 2 --train.log-checkpoints --out runs/first --resume
 	@echo; echo "what it writes at temperature 0.5:"; echo
 	@$(BIN)/clearformer generate runs/first "The " --temperature 0.5 --max-tokens 400
 	@echo
@@ -70,6 +70,7 @@ chromium:
 
 bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/train_step.py
+	@$(BIN)/python benchmarks/adapters.py
 	@$(BIN)/python benchmarks/enwik8.py
 	@$(BIN)/python benchmarks/imdb.py
 	@$(BIN)/python benchmarks/import_gpt2.py

@@ -16,7 +16,7 @@ from clearformer.data import DataFolders
 from clearformer.runs.run import Model, Run
 from clearformer.training.events import Step
 
-TIMED_STEPS = 10
+TIMED_STEPS = 16
 Make = Callable[[AnyModelConfig, int], Model]
 
 
@@ -69,7 +69,7 @@ def new_run(name: str, contestant: Contestant, words: list[str], seed: int, out:
 
 def step_seconds(name: str, contestant: Contestant, out: Path) -> float:
     """CPU seconds of a training step: the median of some."""
-    words = [*contestant.words.split(), "--steps", str(TIMED_STEPS)]
+    words = [*contestant.words.split(), "--steps", str(TIMED_STEPS), "--evaluations", "1"]
     run = new_run(f"{name}-timed", contestant, words, 0, out)
     times = [time.process_time() for event in run.events() if isinstance(event, Step)]
     taken = [later - earlier for earlier, later in pairwise(times)]

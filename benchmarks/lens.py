@@ -147,7 +147,7 @@ def compare(ours: Any, theirs: Any, processed: Any, asked: argparse.Namespace) -
             lambda: attribution(processed, clean),
         ),
     }
-    checked: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    checked: dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]] = {
         **timed,
         "logits": (lambda: ours.trace(clean).logits, lambda: theirs(clean[None])[0]),
         "logit difference": (
@@ -242,10 +242,9 @@ def ablation(
 def attribution(model: Any, tokens: Tensor) -> Tensor:
     """By their cache: heads, then MLPs, at the last position."""
     _, cache = model.run_with_cache(tokens[None])
-    heads = cache.stack_head_results(layer=-1, pos_slice=-1)  # (N H, 1, E)
-    mlps = torch.stack(
-        [cache[f"blocks.{n}.hook_mlp_out"][:, -1] for n in range(model.cfg.n_layers)]
-    )
+    heads = cache.stack_head_results(layer=-1, pos_slice=-1)  # (N * H, 1, E)
+    layers = range(model.cfg.n_layers)
+    mlps = torch.stack([cache[f"blocks.{n}.hook_mlp_out"][:, -1] for n in layers])
     stack = cache.apply_ln_to_stack(torch.cat((heads, mlps)), layer=-1, pos_slice=-1)
     direction = model.W_U[:, RIGHT] - model.W_U[:, WRONG]
     return (stack @ direction)[:, 0]

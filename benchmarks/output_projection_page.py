@@ -156,6 +156,60 @@ def figure(records: Sequence[Record]) -> Figure:
     return drawing
 
 
+# --- at equal learning rates ---------------------------------------------------------------
+
+EQUAL_RATES = """\
+enwik8, 800 steps, each variant also at the rate that is the other's best. Three seeds, so intervals
+are wide."""
+
+
+def at_equal_rates(records: Sequence[Record]) -> list[tuple[float, tuple[float, ...], Compared]]:
+    """On enwik8, at the rate of either: the rate, losses with W_o, and `without` compared."""
+    found = []
+    for size in SIZES:
+        for chosen in sorted({rate(records, "enwik8", name) or 0.0 for name in VARIANTS[:2]}):
+            both = [at_rate(records, size, name, chosen) for name in VARIANTS[:2]]
+            seeds = sorted(both[0].keys() & both[1].keys())
+            if len(seeds) in T_95:
+                with_it, without = (tuple(each[seed] for seed in seeds) for each in both)
+                less = tuple(b - a for a, b in zip(with_it, without, strict=True))
+                compared = Compared("enwik8", size, "without", "steps", without, (), less)
+                found.append((chosen, with_it, compared))
+    return found
+
+
+def same_rates(records: Sequence[Record]) -> str:
+    """Without W_o less with it, at equal learning rates, as a table."""
+    lines = [
+        "| size | learning rate | seeds | with, bits per byte | without | difference | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for chosen, with_it, each in at_equal_rates(records):
+        losses = (spread(with_it, 3), spread(each.losses, 3))
+        difference = f"{each.mean:+.3f} ± {each.half:.3f}"
+        cells = (each.size, f"{chosen:g}", str(len(with_it)), *losses, difference, each.verdict)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def equal_rates_in_words(records: Sequence[Record]) -> str:
+    found = Counter(each.verdict for _, _, each in at_equal_rates(records))
+    return (
+        f"at equal learning rates (enwik8, equal steps, 3 seeds) worse in {found['worse']} of "
+        f"{found.total()} cells, better in {found['better']}"
+    )
+
+
+def at_rate(records: Sequence[Record], size: str, name: str, chosen: float) -> dict[int, float]:
+    """Bits per byte of each seed at this learning rate, after equal steps."""
+    wanted = ("enwik8", size, name, chosen)
+    return {
+        record["seed"]: record.get("steps", record)["loss"] / math.log(2)
+        for record in records
+        if tuple(record.get(key) for key in ("corpus", "size", "variant", "rate")) == wanted
+    }
+
+
 # --- verdicts ------------------------------------------------------------------------------
 
 
@@ -184,9 +238,9 @@ def differences(compared: Sequence[Compared], name: str, budget: str) -> str:
     return ", ".join(parts)
 
 
-def in_words(compared: Sequence[Compared]) -> str:
+def in_words(records: Sequence[Record]) -> str:
     """What came out, in plain words: the answer, and each corpus and size."""
-    judged = [each for each in compared if each.variant in VARIANTS[1:]]
+    judged = [each for each in compare(records) if each.variant in VARIANTS[1:]]
     found = Counter(each.verdict for each in judged)
     answers = {
         (False, False): "No difference is seen: $W_o$ can be removed here.",
@@ -195,7 +249,19 @@ def in_words(compared: Sequence[Compared]) -> str:
         (True, True): "It depends on the model: some are better without $W_o$, some are worse.",
     }
     answer = answers[found["worse"] > 0, found["better"] > 0]
-    lines = [f"**{answer}** Four comparisons each (two variants, two budgets):", ""]
+    rates = {name: rate(records, "enwik8", name) for name in VARIANTS[:2]}
+    lines = [f"**{answer}** So it is with the best learning rate of each."]
+    control = Counter(each.verdict for _, _, each in at_equal_rates(records))
+    if control:
+        is_rate = found["worse"] and not control["worse"]
+        words = " So the learning rate, not $W_o$, explains the worse cells." if is_rate else ""
+        lines.append(
+            f"**At equal learning rates** (enwik8; the best ones are {rates['with']} with and "
+            f"{rates['without']} without) it is worse without $W_o$ in {control['worse']} of "
+            f"{control.total()} cells, better in {control['better']}, and no difference is seen in "
+            f"{control['no difference seen']}.{words}"
+        )
+    lines += ["", "Four comparisons each (two variants, two budgets), at the best rates:", ""]
     for corpus, size in dict.fromkeys((each.corpus, each.size) for each in judged):
         cell = Counter(e.verdict for e in judged if (e.corpus, e.size) == (corpus, size))
         counts = ", ".join(f"{name} in {count}" for name, count in cell.most_common())
@@ -225,7 +291,8 @@ def not_necessary(names: Names) -> Judged:
     )
     judged = [each for each in compared if each.variant in VARIANTS[1:]]
     return (
-        f"small models, 3 sizes, 5 seeds, loss less that with it: {result}",
+        f"small models, 3 sizes, 5 seeds, loss less that with it: {result}; "
+        f"{equal_rates_in_words(read())}",
         verdict(*(each.verdict != "worse" for each in judged)),
     )
 
@@ -264,40 +331,9 @@ seen.
 
 
 CAVEAT = """\
-The learning rate was tuned in the medium size alone, and on enwik8 the best one differs: {rates}.
-So a difference may be one of the rate, not of $W_o$; the next section compares at equal rates.
-Models of this size say nothing about large ones."""
-
-
-def same_rates(records: Sequence[Record]) -> str:
-    """Without W_o less with it, on enwik8 at the learning rate of either, as a table."""
-    lines = [
-        "| size | learning rate | seeds | with, bits per byte | without | difference | verdict |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for size in SIZES:
-        for chosen in sorted({rate(records, "enwik8", name) or 0.0 for name in VARIANTS[:2]}):
-            both = [at_rate(records, size, name, chosen) for name in VARIANTS[:2]]
-            seeds = sorted(both[0].keys() & both[1].keys())
-            if len(seeds) not in T_95:
-                continue
-            losses = [tuple(each[seed] for seed in seeds) for each in both]
-            less = tuple(b - a for a, b in zip(*losses, strict=True))
-            found = Compared("enwik8", size, "without", "steps", losses[1], (), less)
-            cells = (size, f"{chosen:g}", str(len(seeds)), *(spread(each, 3) for each in losses))
-            cells += (f"{found.mean:+.3f} ± {found.half:.3f}", found.verdict)
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def at_rate(records: Sequence[Record], size: str, name: str, chosen: float) -> dict[int, float]:
-    """Bits per byte of each seed at this learning rate, after equal steps."""
-    wanted = ("enwik8", size, name, chosen)
-    return {
-        record["seed"]: record.get("steps", record)["loss"] / math.log(2)
-        for record in records
-        if tuple(record.get(key) for key in ("corpus", "size", "variant", "rate")) == wanted
-    }
+The learning rate was tuned in the medium size alone, and a rate that is too high for a larger model
+looks like a missing $W_o$: hence the comparison at equal rates. Models of this size say nothing
+about large ones."""
 
 
 def page(records: Sequence[Record]) -> str:
@@ -311,7 +347,6 @@ def page(records: Sequence[Record]) -> str:
             f"with fewer than three seeds are left out, and the ledger has no verdict yet.\n\n"
         )
     if any(each.variant in VARIANTS[1:] for each in compared):
-        rates = ", ".join(f"{rate(records, 'enwik8', name)} {name}" for name in VARIANTS[:2])
         listed = "\n".join(
             f"- `{name}`, equal {budget}: {differences(compared, name, budget)}; "
             f"{verdicts(compared, name, budget)}."
@@ -319,12 +354,12 @@ def page(records: Sequence[Record]) -> str:
             for budget in ("steps", "time")
         )
         parts.append(
-            f"## Verdict\n\n{in_words(compared)}\n\nThe mean difference over all sizes and seeds ± "
+            f"## Verdict\n\n{in_words(records)}\n\nThe mean difference over all sizes and seeds ± "
             f"its standard deviation (below 0: better without $W_o$; sizes that differ in sign are "
-            f"averaged here):\n\n{listed}\n\n{CAVEAT.format(rates=rates)}\n\n"
+            f"averaged here):\n\n{listed}\n\n{CAVEAT}\n\n"
         )
         parts.append(f"![differences of every seed]({PICTURE.name})\n\n")
-        parts.append(f"## At equal learning rates\n\n{same_rates(records)}\n\n")
+        parts.append(f"## At equal learning rates\n\n{EQUAL_RATES}\n\n{same_rates(records)}\n\n")
         parts.append(f"## Every cell\n\n{table(records, VARIANTS)}\n\n")
     parts.append(
         "## Narrow, wide, one\n\nThe medium size. `one` is one head as wide as the model; each of "

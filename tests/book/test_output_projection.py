@@ -66,6 +66,54 @@ def test_leaves_out_two_seeds(page):
     assert page.compare(records((0.1, 0.1))) == []
 
 
+@pytest.mark.parametrize(
+    ("differences", "words"),
+    [
+        ((0.1, 0.11, 0.09), "Some of these models need"),
+        ((-0.1, -0.11, -0.09), "can be removed here, and often should be"),
+        ((0.1, -0.1, 0.05), "No difference is seen"),
+    ],
+)
+def test_answer_in_words_follows_from_the_cells(page, differences, words):
+    assert words in page.in_words(records(differences))
+
+
+def test_answer_depends_on_model_if_cells_differ(page):
+    other = [
+        {**each, "size": "large"} for each in records((-0.1, -0.11, -0.09)) if each["kind"] == "run"
+    ]
+    answer = page.in_words(records((0.1, 0.11, 0.09)) + other)
+    assert "It depends on the model" in answer
+    assert "- imdb, small: worse in 2" in answer
+    assert "- imdb, large: better in 2" in answer
+
+
+def test_equal_rates_compare_tuned_runs_with_the_control(page):
+    rates = [
+        {
+            "kind": "rate",
+            "corpus": "enwik8",
+            "variant": name,
+            "rate": each,
+            "loss": abs(each - best),
+        }
+        for name, best in (("with", 4e-3), ("without", 8e-3))
+        for each in (2e-3, 4e-3, 8e-3, 1.6e-2)
+    ]
+    runs = []
+    for seed in range(3):
+        for name, own, other in (("with", 4e-3, 8e-3), ("without", 8e-3, 4e-3)):
+            run = {**record(seed, name, 1.0, corpus="enwik8"), "rate": own}
+            key = {key: run[key] for key in ("corpus", "size", "variant", "seed")}
+            loss = 2.0 + 0.001 * seed * (name == "with")
+            runs += [run, {**key, "kind": "other rate", "rate": other, "loss": loss}]
+    low, high = page.same_rates(rates + runs).splitlines()[2:]
+    assert low.startswith("| small | 0.004 | 3 | 1.443 ± 0.000 | 2.885 ± 0.000 | +1.443")
+    assert low.endswith("| worse |")
+    assert high.startswith("| small | 0.008 | 3 | 2.887 ± 0.001 | 1.443 ± 0.000 | -1.444")
+    assert high.endswith("| better |")
+
+
 def test_parameter_counts_of_variants(page):
     from output_projection import shaped, variant
 

@@ -105,10 +105,16 @@ def test_numbers_of_a_table(read):
     assert found.notes == (
         "1 row is without a label and was skipped (the first: line 5; --unlabelled error stops "
         "there)",
-        "1 numbers have a decimal comma, such as '2,5'",
+        "1 number has a decimal comma, such as '2,5'",
         "1 row is without a number and was skipped (the first: line 4, 'n/a'; --unlabelled error "
         "stops there)",
     )
+
+
+def test_signs_of_currencies_and_percent_are_left_out(read):
+    found = read('text,label\na,"5,50 €"\nb,$3\nc,40%\n', NUMBERS)
+    assert found.labels == ("5.5", "3.0", "40.0")
+    assert "3 numbers have a sign such as that of '5,50 €', which is left out" in found.notes
 
 
 def test_numbers_that_are_unclear_or_none(read):

@@ -240,3 +240,29 @@ def test_line_without_an_end_takes_linear_time():
     """It is joined once; searched again with each chunk, it would take hours."""
     (line,) = _csv_lines("x" * 65_536 for _ in range(200))
     assert len(line) == 200 * 65_536
+
+
+def test_a_quotation_mark_that_is_never_closed_is_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\nfine,x\n"open,y\nmore,x\n')
+    with pytest.raises(ValueError, match="line 3: a quotation mark opens here and is never closed"):
+        list(open_table(path).records)
+
+
+def test_rows_beside_other_values_of_an_object(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"meta": {"n": 1}, "rows": [{"text": "a"}, {"text": "b"}]}')
+    file = open_table(path)
+    assert [record["text"] for _, record in file.records] == ["a", "b"]
+    assert file.notes == [f"{path}: the rows are those of 'rows'"]
+
+
+def test_a_missing_column_of_a_book_names_its_other_sheets(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["read me"])
+    book.active.append(["please"])
+    book.create_sheet("tickets").append(["text", "label"])
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(ValueError, match="are read me; --sheet names another sheet: tickets"):
+        read_table(tmp_path / "a.xlsx")

@@ -93,7 +93,7 @@ WRONG = [
         ", line 2: it has 3 fields, but there are 2 columns: text, label",
     ),
     ("a.csv", "text,text\nx,y\n", ", line 1: two columns have the same name, 'text'"),
-    ("a.csv", 'text,label\n"x,y\n', ", line 2: it cannot be read (unexpected end of data)"),
+    ("a.csv", 'text,label\n"x,y\n', ", line 2: a quotation mark opens here and is never closed"),
     ("a.csv", 'text,label\n"x" y,z\n', ", line 2: it cannot be read (',' expected after '\"')"),
     (
         "a.csv",

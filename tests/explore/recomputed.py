@@ -34,7 +34,7 @@ NUMBER = re.compile(r"-?(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)?|∞)|NaN")
 STAGES = (
     "attn_in", "attn_out", "q_proj", "k_proj", "q", "k", "v", "scores_raw", "scores_scaled",
     "bias", "scores_masked", "weights", "head_out", "resid_pre", "resid_mid", "resid_post",
-    "mlp_pre", "mlp_hidden", "mlp_out",
+    "mlp_pre", "mlp_hidden", "mlp_out", "attn_norm_scale", "mlp_norm_scale", "final_norm_scale",
 )  # fmt: skip
 
 
@@ -335,6 +335,16 @@ class Names(dict):
         ids = self.traced.trace.input.queries(config.writing_part)
         logs = self["logits"].log_softmax(-1) / math.log(2)
         return [math.nan, *(-float(logs[place, id]) for place, id in enumerate(ids[1:]))]
+
+    def _loss(self):
+        return math.log(2) * float(tensor(self["bits"][1:]).mean())
+
+    # The pages are opened without a change of the model; test_change.py makes some.
+    def _edited(self):
+        return self["logits"]
+
+    def _edited_loss(self):
+        return self["loss"]
 
     def _characters(self):
         model = self.loaded.model

@@ -24,13 +24,14 @@ def test_responses_match_schema(explorer_server):
         for name in (
             "", "/attention?layer=1&head=1", "/query?layer=1&head=0&i=1", "/head?layer=0&head=0",
             "/projection?layer=1&head=1&i=-1&which=v&d=0", "/residual", "/residual?layer=0&i=0",
-            "/mlp?layer=0&i=0",
+            "/mlp?layer=0&i=0", "/unit?layer=0&i=0&j=1", "/norm?i=0&which=mlp", "/flow",
         ):  # fmt: skip
             check(traced + name.partition("?")[0], f"/api/traces/{id}{name}")
         check(f"{traced}/logits", f"/api/traces/{id}/logits")
         if family != "classifier":
             check(f"{traced}/lens", f"/api/traces/{id}/lens?track=1")
-        check("/api/models/{id}/parameters", f"/api/models/{family}/parameters")
+        for name in ("parameters", "blueprint"):
+            check(f"/api/models/{{id}}/{name}", f"/api/models/{family}/{name}")
         check("/api/models/{id}/tokens", f"/api/models/{family}/tokens?ids=1,3")
         check("/api/positions", f"/api/positions?model={family}")
         which = {"model": family}

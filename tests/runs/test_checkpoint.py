@@ -155,6 +155,10 @@ def test_rejects_manifest_with_paths_outside_folder(tmp_path):
         checkpoint.verify(path.parent)
 
 
+def test_log_spaced_steps():
+    assert [step for step in range(300) if checkpoint.is_log_spaced(step)] == [0, 4, 16, 64, 256]
+
+
 def test_prune_keeps_last_and_best(tmp_path):
     for step in range(1, 7):
         write(tmp_path, step)

@@ -89,3 +89,15 @@ def test_stop_folder_is_ignored(config, tmp_path, start):
     (folder / "stop" / "kept").touch()
     assert list(run.events())[-1] == Ended(12, "finished")
     assert (folder / "stop" / "kept").exists()
+
+
+def test_log_checkpoints_are_kept(config, tmp_path, start):
+    """Step 0 and powers of 4 stay; without the setting only the last ones and the best do."""
+    train = replace(config.train, steps=20, evaluations=5)
+    for wanted in (True, False):
+        own = replace(config, train=replace(train, log_checkpoints=wanted))
+        folder = tmp_path / str(wanted)
+        list(start(own, folder).events())
+        steps = {int(path.name[5:]) for path in (folder / "checkpoints").glob("step-*")}
+        assert ({0, 4} <= steps) == wanted
+        assert 20 in steps

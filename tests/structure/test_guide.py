@@ -92,6 +92,16 @@ def folder(tmp_path, monkeypatch):
     Path("reviews.csv").write_text("\n".join(["review,verdict", *rows]))
     pairs = [f"it rains {row},the street is {wet},{wet}" for row, (wet, _) in enumerate(kinds)]
     Path("pairs.csv").write_text("\n".join(["premise,hypothesis,label", *pairs]))
+    kept = ("billing", "login", "urgent")
+    sets = [[name for place, name in enumerate(kept) if row >> place & 1] for row in range(40)]
+    tickets = [f"ticket {row} {' '.join(each)},{';'.join(each)}" for row, each in enumerate(sets)]
+    Path("tickets.csv").write_text("\n".join(["text,label", *tickets]))
+    ones = [f"ticket {r},{','.join(str(int(n in e)) for n in kept)}" for r, e in enumerate(sets)]
+    Path("flags.csv").write_text("\n".join(["text,billing,login,urgent", *ones]))
+    flats = [
+        f"flat {row} {'garden' * (row % 2)},{100 + 50 * (row % 2) + row}.5" for row in range(40)
+    ]
+    Path("flats.csv").write_text("\n".join(["text,price", *flats]))
     names = [f"Mary B-PER\nlives O\nin O\nRome{row} B-LOC\n" for row in range(20)]
     Path("names.conll").write_text("\n".join(names))
     asked = [

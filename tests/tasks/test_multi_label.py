@@ -9,6 +9,7 @@ import torch
 
 import clearformer as cf
 from clearformer.config import MultiLabelClassifier
+from clearformer.data import DataFolders
 from clearformer.tasks import registry
 from clearformer.training.class_weights import weight_labels
 
@@ -118,3 +119,27 @@ def test_the_task_is_chosen_by_its_head(model):
         cf.Training("modern-tiny", data="x.txt", task="multi-label")
     with pytest.raises(ValueError, match="imdb has one class for each text: leave out --task"):
         cf.train("classifier-small", data="imdb", task="multi-label", steps=1, quiet=True)
+
+
+def test_a_label_of_a_single_text_is_learned_and_not_held_back(tmp_path):
+    """Whichever text has the rare label, the split and a share of it keep it in training."""
+    for seed in range(6):
+        rare = [*rows(20), (f"hail number {seed}", ["hail"])]
+        training = cf.Training("classifier-small", data=rare, task="multi-label",
+                               out=tmp_path / str(seed), seed=seed, **TINY)  # fmt: skip
+        training.folder.mkdir()
+        training._write_data()
+        for share in (1.0, 0.2):
+            config = replace(training.config, data=replace(training.config.data,
+                                                           training_share=share))  # fmt: skip
+            loaded = registry.load(config, DataFolders())
+            assert "hail" in loaded.names
+            assert len(loaded.validation) >= 1
+    alone = [(f"text {i}", [f"label {i}"]) for i in range(10)]
+    with pytest.raises(ValueError, match="every text has a label that no other text has"):
+        cf.train("classifier-small", data=alone, task="multi-label", out=tmp_path / "x", **TINY)
+
+
+def test_a_misspelled_task_gets_the_nearest():
+    with pytest.raises(ValueError, match="there is no task 'multilabel': did you mean 'multi-l"):
+        cf.Training("classifier-small", data="a.csv", task="multilabel")

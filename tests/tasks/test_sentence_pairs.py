@@ -5,7 +5,10 @@ import pytest
 import clearformer as cf
 from clearformer.config import PairClassifier
 from clearformer.data.examples import cut_pair
-from clearformer.tasks.sentence_pairs import encode_pairs
+from clearformer.runs.compare_classifiers import compare
+from clearformer.table_options import TableOptions
+from clearformer.tasks.sentence_pairs import encode_pairs, read_text_pairs
+from clearformer.tasks.task import EvaluationOptions
 
 
 @pytest.fixture
@@ -97,3 +100,31 @@ def test_classifier_accepts_list_of_pairs(homes, finetune, tmp_path):
     (pair,) = model.classify([("mary", "rome")])
     assert pair.second == "rome"
     assert len(model.classify(("mary", "rome"))) == 2  # a tuple of two texts is two texts
+
+
+def test_class_weights_shares_and_comparison_work_for_pairs(homes, finetune, tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text(homes["pairs"](homes["draw"](80)))
+    options = {"steps": 4, "class_weights": "balanced", "best_metric": "macro_f1"}
+    first = finetune("classify-pairs", path, tmp_path / "a", **options)
+    half = finetune("classify-pairs", path, tmp_path / "b", steps=4, training_share=0.5)
+    assert "for comparison" not in (tmp_path / "a/README.md").read_text()
+    assert "logistic regression (scikit-learn)" in (tmp_path / "a/README.md").read_text()
+    evaluator = first.evaluator(EvaluationOptions())
+    prepared = evaluator.prepare(lambda note: None)
+    found = evaluator.measure(prepared, lambda note: None)
+    compared = compare(found, half.evaluator(EvaluationOptions()), prepared, lambda note: None)
+    assert compared.test.texts == found.report.total
+    assert "p value" in "\n".join(compared.lines())
+
+
+def test_messy_pairs_are_cleaned_by_the_options_of_the_table(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("text,second,label\na,b,Yes\na,c,no\nx,y,\na,b,yes\n")
+    found = read_text_pairs(str(path), "text", "second", "label", TableOptions())
+    assert found.pairs == (("a", "b"), ("a", "c"), ("a", "b"))
+    assert len(set(found.table.labels)) == 2
+    assert any("1 row repeats the text and label" in note for note in found.table.notes)
+    assert not any("different labels" in note for note in found.table.notes)
+    with pytest.raises(ValueError, match=r"no column 'other'.*--second-column"):
+        read_text_pairs(str(path), "text", "other", "label", TableOptions())

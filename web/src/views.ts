@@ -5,6 +5,9 @@ import Attention from "./views/Attention.svelte";
 import Compare from "./views/Compare.svelte";
 import Compress from "./views/Compress.svelte";
 import Generate from "./views/Generate.svelte";
+import Home from "./views/Home.svelte";
+import Mlp from "./views/Mlp.svelte";
+import Norm from "./views/Norm.svelte";
 import Order from "./views/Order.svelte";
 import Reach from "./views/Reach.svelte";
 import Stream from "./views/Stream.svelte";
@@ -22,7 +25,10 @@ export interface View {
 
 /** The pages, in the order of the tabs. */
 export const views = [
+  { id: "home", name: s.views.home, free: false, component: Home },
   { id: "attention", name: s.views.attention, free: true, component: Attention },
+  { id: "norm", name: s.views.norm, free: false, component: Norm },
+  { id: "mlp", name: s.views.mlp, free: false, component: Mlp },
   { id: "order", name: s.views.order, free: false, component: Order },
   { id: "generate", name: s.views.generate, free: false, component: Generate },
   { id: "compress", name: s.views.compress, free: false, component: Compress },

@@ -165,7 +165,8 @@ def _propose(text: str, json: bool) -> None:
         long = ", long texts" if wish.long else ", short texts" if wish.short else ""
         say(f"{wish.verb}{long}, {wish.minutes:g} minutes on {wish.cores} cores:")
     for name in suitable(wish, trunks):
-        flags = f"{name} --data {data} --minutes {wish.minutes:g}"
+        task = "" if wish.task is None else f" --task {wish.task}"
+        flags = f"{name} --data {data}{task} --minutes {wish.minutes:g}"
         found = propose(name, wish)
         if json:
             write_json({"preset": name, **found.document(), "train": flags})

@@ -172,7 +172,7 @@ def first_config() -> RunConfig:
         optimizer=Muon(adam_learning_rate=3e-3, adam=AdamW(weight_decay=0.0)),
         schedule=StableThenDecay(warmup=20, decay=0.5),
         evaluations=5,
-        keep_checkpoints=5,
+        log_checkpoints=True,
         compile="off",
         precision="float32",  # bfloat16 is slower for a model of this size
     )

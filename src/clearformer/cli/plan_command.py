@@ -83,7 +83,7 @@ def _task_words(asked: Plan, name: str) -> list[str]:
 
     task = asked.model.head.text_task
     usual = preset(name).head.text_task if name in presets() else task
-    return [] if task is None or task == usual else ["--task", task]
+    return [] if task is None or usual in (None, task) else ["--task", task]
 
 
 def differences(

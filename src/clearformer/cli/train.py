@@ -136,14 +136,14 @@ class Train(RunSettings):
                       for each in text.split(",")]  # fmt: skip
         except ValueError:
             raise ValueError(f"--shares is {text!r}, but it must be like 0.1,0.3,1") from None
-        for name, value in {"processes": self.processes, "from": self.from_}.items():
-            if value is not None:
-                raise ValueError(f"--shares does not go with --{name}: leave one of them out")
+        if self.processes is not None:
+            raise ValueError("--shares does not go with --processes: leave one of them out")
         points = learning_curve(
             self.preset,
             shares=shares,
             out=self.folder,
             config=self.config,
+            from_=self.from_,
             resume=self.resume,
             fit=self.fit,
             data_dir=self.data_dir,

@@ -186,6 +186,9 @@ class TrainConfig:
     """Longest time between two checkpoints."""
     keep_checkpoints: int = 2
     """Checkpoints to keep, besides the best."""
+    log_checkpoints: bool = False
+    """Also keep checkpoints of step 0 and of steps 4, 16, 64, 256 ..., to look at how a model
+    learned."""
     compile: Literal["auto", "on", "off"] = "auto"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of the matrix products; weights and loss stay in float32."""

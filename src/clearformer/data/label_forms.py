@@ -33,6 +33,7 @@ NO = {"0", "0.0", "false", "no", "n", ""}
 MANY_NUMBERS = 20  # different numbers, above which they are hardly the names of classes
 MAX_LIST = 100_000  # characters of a list that is written as text
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+SIGNS = "€$£¥% \u00a0"  # that may stand before or behind a number
 THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}")
 
 Field = tuple[str, Value]  # a column and its value
@@ -149,7 +150,11 @@ class Numbers(LabelForm):
         return ()
 
     def settle(self, name: str, rows: RowList, options: LabelledFormat, note: Note) -> RowList:
-        labels = [(label or "").strip() for label in rows.labels]
+        signs = [each for each in rows.labels if each and each.strip() != each.strip(SIGNS)]
+        if signs:
+            has = _numbers(len(signs))
+            note(f"{has} a sign such as that of {signs[0]!r:.40}, which is left out")
+        labels = [(label or "").strip(SIGNS) for label in rows.labels]
         commas = [label for label in labels if DECIMAL_COMMA.fullmatch(label)]
         if commas and all(map(THOUSANDS.fullmatch, commas)):
             raise ValueError(
@@ -157,7 +162,7 @@ class Numbers(LabelForm):
                 f"{commas[0].replace(',', '.')}: write numbers without a comma"
             )
         if commas:
-            note(f"{len(commas):,} numbers have a decimal comma, such as {commas[0]!r}")
+            note(f"{_numbers(len(commas))} a decimal comma, such as {commas[0]!r}")
         values = [number_of(label) for label in labels]
         wrong = [row for row, value in zip(rows, values, strict=True) if value is None]
         if len(wrong) > len(rows) // 2 or (wrong and options.unlabelled == "error"):
@@ -183,6 +188,10 @@ FORMS: dict[str, LabelForm] = {  # by the task that learns from such a column
 }
 
 
+def _numbers(count: int) -> str:
+    return "1 number has" if count == 1 else f"{count:,} numbers have"
+
+
 def as_list(labels: Iterable[str]) -> str:
     """Different labels as one text: a sorted list in JSON."""
     return json.dumps(sorted({each.strip() for each in labels if each.strip()}), ensure_ascii=False)
@@ -195,7 +204,7 @@ def labels_of(text: str) -> tuple[str, ...]:
 
 def number_of(text: str) -> float | None:
     """A number as people write it, also with a decimal comma; None if it is none."""
-    text = text.strip()
+    text = text.strip().strip(SIGNS)
     if DECIMAL_COMMA.fullmatch(text):
         text = text.replace(",", ".")
     try:

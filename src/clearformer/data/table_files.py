@@ -43,6 +43,7 @@ class TableFile:
     columns: tuple[str, ...] | None = None  # None: each row names its own
     notes: list[str] = field(default_factory=list)
     repeated: frozenset[str] = frozenset()  # names that several columns have
+    hint: str = "check --delimiter"  # for a table that has only one column
 
 
 def ending_of(source: str) -> str:
@@ -208,6 +209,11 @@ def _rows(file: TableFile, reader: Any, options: TableFormat, line: int) -> Iter
                     yield f"line {line}", dict(zip(columns, fields, strict=False))
             line = reader.line_num + offset + 1
     except csv.Error as error:
+        if "unexpected end of data" in str(error):
+            raise ValueError(
+                f"{file.name}, line {line}: a quotation mark opens here and is never closed: close "
+                f"it, or write it twice if it belongs to the text"
+            ) from None
         raise ValueError(f"{file.name}, line {line}: it cannot be read ({error})") from None
     if bad:
         file.notes.append(
@@ -261,6 +267,9 @@ def _json(file: TableFile, content: str, column: str) -> Iterator[Record]:
             return
         raise ValueError(f"{file.name}: it is not JSON ({error})") from None
     items = _from_columns(items)
+    if isinstance(items, dict) and len(held := _lists_of_objects(items)) == 1:
+        file.notes.append(f"{file.name}: the rows are those of {held[0]!r:.60}")
+        items = items[held[0]]
     if not isinstance(items, list):
         raise ValueError(
             f"{file.name}: it begins with {content.strip()[:20]!r}, but a list of texts or of "
@@ -272,6 +281,15 @@ def _json(file: TableFile, content: str, column: str) -> Iterator[Record]:
                 f"{file.name}, item {number}: it is {each!r:.40}, but a text or an object is needed"
             )
         yield f"item {number}", each if isinstance(each, dict) else {column: each}
+
+
+def _lists_of_objects(items: dict[str, Any]) -> list[str]:
+    """The names of the values that are rows, beside others that are not."""
+    return [
+        name
+        for name, value in items.items()
+        if isinstance(value, list) and value and all(isinstance(each, dict) for each in value)
+    ]
 
 
 def _from_columns(items: Any) -> Any:
@@ -353,6 +371,9 @@ def _xlsx(path: Path, options: TableFormat) -> TableFile:
             f"{path} has {len(names)} sheets, and the first, {_printable(names[0])}, is read; "
             f"--sheet names another: {listed(names[1:])}"
         )
+        file.hint = f"--sheet names another sheet: {listed(names[1:])}"
+    elif options.sheet is None:
+        file.hint = "check the header"
     sheet = book[options.sheet or names[0]]
 
     def records() -> Iterator[Record]:

@@ -197,7 +197,8 @@ class _Column:
 
 
 TEXT_NAMES = ("text", "message", "review", "comment", "content", "body", "sentence", "description")
-LABEL_NAMES = ("label", "class", "category", "topic", "target", "sentiment", "tag", "intent")
+LABEL_NAMES = ("label", "class", "category", "topic", "target", "sentiment", "tag", "intent",
+               "score", "rating", "price", "value")  # fmt: skip
 
 
 def _found(file: TableFile, where: str, record: dict[str, Value], column: _Column) -> _Column:
@@ -223,7 +224,7 @@ def _no_column(
     quoted = shlex.quote(guess) if guess.isprintable() else "COLUMN"
     hint = f": {column.flag} {quoted}" if column.flag and record else ""
     if len(record) == 1 and file.columns is not None:
-        hint = "; check --delimiter"
+        hint = f"; {file.hint}"
     hint = columns_hint(column.name, record) or hint
     return ValueError(
         f"{file.name}, {where}: there is no column {column.name!r}; the columns are "

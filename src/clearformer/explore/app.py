@@ -26,6 +26,7 @@ from clearformer.explore.routes import (
     generate,
     lessons,
     models,
+    parts,
     runs,
     stream,
     tasks,
@@ -42,7 +43,7 @@ from clearformer.http_server.gate import (
     error_response,
 )
 
-ROOMS = (models, traces, edits, stream, generate, runs, tasks, lessons, export)
+ROOMS = (models, traces, parts, edits, stream, generate, runs, tasks, lessons, export)
 ROUTERS = [each.router for each in ROOMS]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {

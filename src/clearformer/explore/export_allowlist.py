@@ -21,6 +21,7 @@ GET_ROUTES: dict[str, tuple[str, ...]] = {
     "/api/info": (),
     "/api/models": (),
     "/api/models/{id}/parameters": (),
+    "/api/models/{id}/blueprint": (),
     "/api/models/{id}/tokens": ("ids",),
     "/api/source": ("symbol",),
     "/api/scaling": ("d", "n", "seed"),
@@ -37,7 +38,10 @@ GET_ROUTES: dict[str, tuple[str, ...]] = {
     "/api/traces/{id}/logits": ("i",),
     "/api/traces/{id}/residual": ("layer", "i", "part"),
     "/api/traces/{id}/lens": ("k", "track"),
-    "/api/traces/{id}/mlp": ("layer", "i", "k"),
+    "/api/traces/{id}/mlp": ("layer", "i", "k", "part"),
+    "/api/traces/{id}/unit": ("layer", "i", "j", "part"),
+    "/api/traces/{id}/norm": ("layer", "i", "which", "part"),
+    "/api/traces/{id}/flow": (),
 }
 # The POST routes that compute something and change nothing.
 POST_ROUTES = (

@@ -1,10 +1,10 @@
-"""The residual stream through the layers, the logit lens, and the hidden units.
+"""The residual stream through the layers, and the logit lens.
 
 The residual stream starts as the embedding, and every sublayer adds to it. The logit lens
 applies the final norm and the head to the stream after each layer: the tokens that the model
 would predict if that layer were the last. Its last row is the model's own output.
 
-Axes: L layers, T tokens, E model width, F hidden width, V vocabulary, R rows.
+Axes: L layers, T tokens, E model width, V vocabulary, R rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from clearformer.http_server.errors import Problem, bad_field, require_index, wr
 
 STREAM = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 MAX_CELLS = 30_000  # candidates in one response
-MAX_UNITS = 100
 
 
 def residual(cached: CachedTrace, part: str | None) -> dict[str, Any]:
@@ -103,20 +102,6 @@ def unembed(model: AnyTransformer, streams: Tensor) -> Tensor:
     if head is None:
         raise wrong_kind("the logit lens needs a model that predicts tokens")
     return head(stack.norm(streams.to(next(model.parameters()).device)))
-
-
-def units(cached: CachedTrace, layer: int, i: int, k: int) -> dict[str, Any]:
-    """The most active hidden units of a feed-forward layer at one token."""
-    part = _require_part(cached, None, layer)
-    recorded = cached.layer(layer).recorded[part, layer]
-    i = token_index(i, recorded["mlp_hidden"].shape[1])
-    before, after = recorded["mlp_pre"][0, i], recorded["mlp_hidden"][0, i]  # (F,)
-    order = after.abs().topk(max(1, min(k, len(after), MAX_UNITS))).indices.tolist()
-    rows = [
-        {"j": j, "pre": arrays.number(float(before[j])), "post": arrays.number(float(after[j]))}
-        for j in order
-    ]
-    return {"units": rows}
 
 
 def _stream(trace: Trace, part: str) -> list[tuple[int, str, Tensor]]:

@@ -308,16 +308,6 @@ class LensResponse(ApiModel):
     track: Tracked | None
 
 
-class Unit(ApiModel):
-    j: int
-    pre: Number
-    post: Number
-
-
-class UnitsResponse(ApiModel):
-    units: list[Unit]
-
-
 class Completeness(ApiModel):
     total: Number
     sum: Number

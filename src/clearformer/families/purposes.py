@@ -36,10 +36,17 @@ PURPOSES = {
 }
 # Words of a wish, by the verb that answers it.
 WISHES = {
-    "classify": r"classif|categor|label|sentiment|topic|spam|tag|sort|intent|ticket|review|detect",
+    "classify": (
+        r"classif|categor|label|sentiment|topic|spam|tag|sort|intent|ticket|review|detect|predict|"
+        r"regress|pric|rating|score|estimat"
+    ),
     "translate": r"translat|sequence to sequence|seq2seq|summar|pairs|transliterat|convert",
     "fill": r"fill|mask|embed|vector|similar|search|pretrain|encoder|fine-?tun",
     "generate": r"writ|generat|continu|complet|stor|chat|language model|poem|code|next token",
+}
+TASKS = {  # of those that classify, by what else is wanted
+    "regression": r"regress|pric|rating|score|estimat|number",
+    "multi-label": r"multi-?label|several labels|tags",
 }
 SHORT = r"short|tweet|message|headline|title|quer"
 LONG = r"long|book|document|memory|16k|context"
@@ -58,6 +65,7 @@ class Wish:
     cores: int
     long: bool
     short: bool = False
+    task: str | None = None  # of a model that classifies; None: classes
 
     @property
     def parameters(self) -> float:
@@ -86,7 +94,15 @@ def read_wish(text: str) -> Wish:
     cores = re.search(r"(\d+)\s*(?:cpu )?(?:core|cpu|thread)", lowered)
     is_short = bool(re.search(SHORT, lowered))
     is_long = bool(re.search(LONG, lowered)) and not is_short
-    return Wish(verbs[0], minutes, int(cores[1]) if cores else DEFAULT_CORES, is_long, is_short)
+    tasks = [task for task, pattern in TASKS.items() if re.search(pattern, lowered)]
+    return Wish(
+        verbs[0],
+        minutes,
+        int(cores[1]) if cores else DEFAULT_CORES,
+        is_long,
+        is_short,
+        tasks[0] if tasks and verbs[0] == "classify" else None,
+    )
 
 
 def suitable(wish: Wish, parameters: dict[str, int], count: int = 3) -> list[str]:

@@ -311,11 +311,22 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
             safe_files.remove(path)
 
 
-def prune(folder: Path, keep: int, best: int | None, reached: Reached = no_fault) -> None:
-    """Keep the last `keep` checkpoints and the best one."""
+def is_log_spaced(step: int) -> bool:
+    """Whether a step is 0 or a power of 4 above 1: those of `TrainConfig.log_checkpoints`."""
+    return step == 0 or (step > 1 and step.bit_count() == 1 and step.bit_length() % 2 == 1)
+
+
+def prune(
+    folder: Path,
+    keep: int,
+    best: int | None,
+    reached: Reached = no_fault,
+    also: Callable[[int], bool] | None = None,
+) -> None:
+    """Keep the last `keep` checkpoints, the best one, and those that `also` names."""
     steps = [(step, path) for step, path in numbered(folder) if safe_files.is_folder(path)]
     for step, path in steps[: -max(keep, 2)]:
-        if step != best:
+        if step != best and not (also and also(step)):
             # Renamed first: a partly deleted folder must not look like a damaged checkpoint.
             doomed = path.with_name(f".old-{path.name}")
             safe_files.remove(doomed)

@@ -12,6 +12,9 @@ from clearformer.tasks.registry import task_of_run
 from clearformer.tasks.task import EvaluationData, EvaluationRequest
 from clearformer.tasks.text_report import TextReport
 
+SPELLED = {"subset_accuracy": "all right", "rmse": "RMSE", "mae": "MAE", "r2": "R2"}
+IN_UNITS = ("rmse", "mae")  # metrics in the unit of the data
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -22,7 +25,10 @@ class Comparison:
     test: PairedTest | PairedErrors
 
     def lines(self) -> list[str]:
-        figures = [f"{_shown(name):12} {value:.6g}" for name, value in self.report.metrics.items()]
+        figures = [
+            f"{_shown(name):12} {value:{'.6g' if name in IN_UNITS else '.4f'}}"
+            for name, value in self.report.metrics.items()
+        ]
         return ["", f"second       {self.name}", *figures, *self.test.lines()]
 
     def document(self) -> dict[str, object]:
@@ -30,7 +36,8 @@ class Comparison:
 
 
 def _shown(name: str) -> str:
-    return name.replace("_", " ").replace("f1", "F1")
+    """A metric as reports spell it."""
+    return SPELLED.get(name, name.replace("_", " ").replace("f1", "F1"))
 
 
 def compare(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from clearformer.runs import stop_request
+from clearformer.runs.checkpoint import is_log_spaced
 from clearformer.runs.evaluation import evaluate
 from clearformer.runs.exit_codes import ORPHANED
 from clearformer.runs.metrics import MetricsFile, evaluation_row, step_row
@@ -49,6 +50,8 @@ class Loop:
                 self.last_save = seconds
             elif seconds - self.last_save > train.save_seconds:
                 yield self._save(seconds)
+            if self._log_checkpoint_is_due():
+                yield self._save(seconds)
             progress = run.budget.progress(state.step, seconds)
             done = progress >= 1 or self._out_of_patience()
             if done or math.floor(progress * train.evaluations) > state.evaluated:
@@ -85,6 +88,11 @@ class Loop:
     def _save(self, seconds: float) -> Saved:
         self.last_save = seconds
         return save(self.run, self.metrics, self.samples, self._seconds())
+
+    def _log_checkpoint_is_due(self) -> bool:
+        step = self.run.state.step
+        wanted = self.run.config.train.log_checkpoints and is_log_spaced(step)
+        return wanted and self.run.saved_step != step
 
     def _evaluate(self, seconds: float, progress: float) -> Iterator[Event]:
         run, state = self.run, self.run.state

@@ -22,6 +22,7 @@ CHANGEABLE = {
     "train.patience",
     "train.save_seconds",
     "train.keep_checkpoints",
+    "train.log_checkpoints",
     "train.parallel",
     "train.timeout_seconds",
     "train.recompute",  # the same numbers, bit for bit

@@ -34,8 +34,11 @@ def save(run: Run, metrics: MetricsFile, samples: MetricsFile, seconds: float) -
             run.parallel,
         )
         run.saved_step = now.step
-        keep = run.config.train.keep_checkpoints
-        group.on_main(lambda: checkpoint.prune(run.checkpoints, keep, best, reached))
+        train = run.config.train
+        also = checkpoint.is_log_spaced if train.log_checkpoints else None
+        group.on_main(
+            lambda: checkpoint.prune(run.checkpoints, train.keep_checkpoints, best, reached, also)
+        )
     except (OSError, ValueError):
         metrics.require_in_place()  # if the folder is gone, that is the reason
         raise

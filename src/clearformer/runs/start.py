@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from clearformer.arguments import require_choice
 from clearformer.config import (
     AnswerSpan,
     Classifier,
@@ -24,6 +23,7 @@ from clearformer.config import (
     run_from_json,
 )
 from clearformer.config.heads import Pool
+from clearformer.did_you_mean import nearest
 from clearformer.families import preset
 from clearformer.families.recipes import going_on, own_data, recipe, without_smoothing
 from clearformer.safe_json import read_run_json
@@ -80,7 +80,8 @@ def with_task(config: RunConfig, task: TextTask | None) -> RunConfig:
     head = config.model.head
     if task is None or head.text_task == task:
         return config
-    require_choice("task", task, tuple(TEXT_TASKS))
+    if task not in TEXT_TASKS:
+        raise ValueError(f"there is no task {task!r:.40}: {nearest(str(task), TEXT_TASKS)}")
     adapted = CLASSIFY if task == "classes" else task
     if head.text_task is None or head.two_texts:
         raise ValueError(

@@ -110,7 +110,8 @@ def tables(
     """The training rows and the validation rows; the notes of a split table are on the former."""
     training, validation = _whole_tables(config, folders, seed, form)
     share = config.training_share
-    return data.share_of_rows(training, share, seed, form.stratified), validation
+    part = data.share_of_rows(training, share, seed, form.stratified)
+    return _with_every_label(part, training, form), validation
 
 
 def _whole_tables(
@@ -159,7 +160,33 @@ def split_table(
     except ValueError as problem:
         hint = task_hint(table.labels or ()) if form.stratified else None
         raise ValueError(f"{problem}{'' if hint is None else f'; {hint}'}") from None
-    return replace(parts[0], notes=table.notes), parts[1]
+    training = _with_every_label(parts[0], table, form)
+    known = set(training.texts) if len(training) > len(parts[0]) else set()
+    held_back = [row for row, text in enumerate(parts[1].texts) if text not in known]
+    if not held_back:
+        raise ValueError(
+            f"{table.name}: every text has a label that no other text has, so that none can be "
+            f"held back: give more rows, or a validation file; numbers are --task regression"
+        )
+    return replace(training, notes=table.notes), parts[1].select(held_back)
+
+
+def _with_every_label(part: data.Table, table: data.Table, form: data.LabelForm) -> data.Table:
+    """A part of a table, with the first text of each label that it lacks; a stratified part lacks
+    none."""
+    if form.stratified or len(part) == len(table):
+        return part
+    missing = set(form.names(table.labels or ())) - set(form.names(part.labels or ()))
+    added = list[str]()
+    for text, label in zip(table.texts, table.labels or (), strict=True):
+        if missing.intersection(form.parts(label)):
+            missing.difference_update(form.parts(label))
+            added.append(text)
+    if not added:
+        return part
+    wanted = {*part.texts, *added}
+    rows = [row for row, text in enumerate(table.texts) if text in wanted]
+    return replace(table.select(rows), notes=part.notes)
 
 
 def _own_table(config: DataConfig, source: str, form: data.LabelForm) -> data.Table:

@@ -240,7 +240,8 @@ def _remarks(
         )
     if 0 < len(validation) < 100:
         found.append(
-            f"only {len(validation):,} texts are held back: figures on them are rough "
+            f"only {len(validation):,} {'text is' if len(validation) == 1 else 'texts are'} held "
+            f"back: figures on so few are rough "
             f"(--validation-fraction holds more back)"
         )
     sizes = [sum(each) for each in classes.values()]

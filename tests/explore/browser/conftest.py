@@ -72,7 +72,7 @@ class Visit:
 @contextmanager
 def visiting(browser, url, check=True, **settings):
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     visit = Visit(page, url)
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 PAGES = {
+    "home": ({"model": "original"}, "#model-picture .strip"),
+    "norm": ({"model": "bert"}, "#component"),
+    "mlp": ({"model": "modern"}, "#unit"),
     "attention": ({"model": "gpt2"}, "table.ladder"),
     "plain": ({"view": "attention", "sub": "plain"}, "output[data-n]"),
     "root": ({"view": "attention", "sub": "root"}, "[data-sd]"),

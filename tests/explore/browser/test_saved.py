@@ -31,7 +31,7 @@ def test_exported_file_shows_same_numbers_offline(browser, visit, saved):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
     assert "default-src 'none'" in html.unescape(policy[1])
     context = browser.new_context(offline=True)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     asked, errors = [], []
     page.on("request", lambda request: asked.append(request.url))
@@ -57,7 +57,7 @@ def test_exported_file_shows_same_numbers_offline(browser, visit, saved):
 def test_exported_file_works_in_sandboxed_frame(browser, saved):
     path = saved("attention", LADDER, model="gpt2", text="the cat sat")
     context = browser.new_context(offline=True)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     source = html.escape(path.read_text())
     page.set_content(f'<iframe sandbox="allow-scripts" width=1000 srcdoc="{source}"></iframe>')
@@ -79,7 +79,7 @@ def test_exported_file_works_in_sandboxed_frame(browser, saved):
 def test_other_pages_can_be_exported(browser, saved, view, state, ready):
     path = saved(view, ready, **state)
     context = browser.new_context(offline=True)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_selector(ready)
@@ -92,7 +92,7 @@ def test_notebook_trace_shows_same_page(browser, explorer_server):
 
     found = trace(explorer_server.models["gpt2"], "the cat sat", capture=["weights"])
     context = browser.new_context(offline=True)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(300_000)
     page = context.new_page()
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))

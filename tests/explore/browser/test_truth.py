@@ -165,6 +165,7 @@ def reopened(visit, browser, tmp_path):
         path = tmp_path / f"{len(contexts)}.html"
         waiting.value.save_as(path)
         contexts.append(browser.new_context(offline=True))
+        contexts[-1].set_default_timeout(300_000)
         saved = contexts[-1].new_page()
         saved.goto(path.as_uri())
         return saved

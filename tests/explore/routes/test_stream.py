@@ -1,11 +1,11 @@
-"""Residual stream, lens and units over HTTP."""
+"""Residual stream and lens over HTTP."""
 
 import numpy as np
 
 from clearformer.explore.arrays import unpack
 
 
-def test_residual_lens_and_units(client, traced):
+def test_residual_and_lens(client, traced):
     id = traced("gpt2")["id"]
     told = client.get(f"/api/traces/{id}/residual")
     assert told["norm"] == "pre"
@@ -16,5 +16,4 @@ def test_residual_lens_and_units(client, traced):
     for i, place in enumerate(lens["tokens"][-1]):
         top = client.get(f"/api/traces/{id}/logits?i={i}")["top"][0]
         assert place[0]["id"] == top["id"]
-    assert len(client.get(f"/api/traces/{id}/mlp?layer=0&i=0&k=3")["units"]) == 3
     client.get(f"/api/traces/{id}/residual?layer=1", status=422)

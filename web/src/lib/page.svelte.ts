@@ -1,6 +1,6 @@
 /** The whole state of the page, which is also its address: what is not here is not remembered. */
 const start = {
-  view: "attention",
+  view: "home",
   sub: "model",
   theme: "",
   model: "",
@@ -26,6 +26,11 @@ const start = {
   log: false,
   lesson: 0,
   guide: true,
+  present: false,
+  // home, norm, mlp
+  open: 0,
+  norm: "attention",
+  unit: -1,
   // changes: "part.layer.head,..." ("m" for the MLP), and "part.layer.head.i.j.weight,..."
   off: "",
   set: "",
@@ -130,6 +135,9 @@ export function open(view: string, more: Partial<State> = {}): void {
   }
   Object.assign(page, { view, lesson: 0, ...more });
 }
+
+/** A place in the text that means its last token. */
+export const last = -2;
 
 /** Places in the text that a change of text makes meaningless. */
 export function forgetPlace(): void {

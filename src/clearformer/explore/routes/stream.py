@@ -1,4 +1,4 @@
-"""Routes for the residual stream, the logit lens and the hidden units."""
+"""Routes for the residual stream and the logit lens."""
 
 from __future__ import annotations
 
@@ -40,14 +40,3 @@ async def lens(
     track: Index | None = None,
 ) -> Response:
     return await explorer.trace_json(id, lambda trace: stream.lens(trace, k, track))
-
-
-@router.get("/{id}/mlp", response_model=responses.UnitsResponse)
-async def units(
-    explorer: CurrentExplorer,
-    id: TraceId,
-    layer: Index,
-    i: Index,
-    k: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> Response:
-    return await explorer.trace_json(id, lambda trace: stream.units(trace, layer, i, k))

@@ -1,0 +1,106 @@
+"""The picture of the whole model, and the pages of norms and hidden units."""
+
+import json
+import urllib.request
+
+import pytest
+
+from clearformer.explore.arrays import unpack
+from clearformer.explore.blueprint import blueprint
+
+FAMILIES = ["generator", "gpt2", "bert", "classifier", "original", "xl", "sparse", "modern"]
+TEXT = "the cat sat on the mat"
+SHOWN = """all => all.map(each => [each.dataset.source, each.dataset.value, each.textContent])"""
+
+
+def answered(url, source):
+    """The number that a `data-source` names: trace/request?parameters#field/index."""
+    request, _, field = source.partition("#")
+    with urllib.request.urlopen(f"{url}/api/traces/{request}") as response:
+        value = json.loads(response.read())
+    for name in field.split("/"):
+        if isinstance(value, dict) and "dtype" in value:
+            value = unpack(value).tolist()
+        value = value[int(name)] if isinstance(value, list) else value[name]
+    return value
+
+
+def check_numbers(visit, least):
+    """Every number on the page is the one that the server gives under its source."""
+    rows = visit.page.eval_on_selector_all("main [data-source][data-value]", SHOWN)
+    assert len(rows) >= least
+    for source, value, text in rows:
+        wanted = answered(visit.url, source)
+        assert float(value) == pytest.approx(wanted, abs=1e-6), source
+        number = text.replace("\u2212", "-").rpartition("=")[2].strip()
+        scale = 100 if number.endswith("%") else 1
+        digits = 0.06 if scale == 100 else 6e-4
+        assert float(number.removesuffix("%")) == pytest.approx(scale * wanted, abs=digits), source
+
+
+@pytest.fixture(scope="module")
+def each_family(browser, explorer_server):
+    """One visit for all families: a page is opened once, and models are exchanged."""
+    import importlib.util
+    from pathlib import Path
+
+    spec = importlib.util.spec_from_file_location(
+        "conftest_of_browser", Path(__file__).with_name("conftest.py")
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with module.visiting(browser, explorer_server.url) as visit:
+        yield visit
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_picture_norms_and_units_of_every_family(each_family, loaded, family):
+    visit = each_family
+    plan = blueprint(loaded(family).config)
+    page = visit.go("home", model=family, ready="#model-picture .strip")
+    for stack, drawn in zip(plan["stacks"], page.locator("#model-picture svg").all(), strict=True):
+        kinds = [each["kind"] for each in stack["blocks"][0]["steps"]]
+        for kind in ("norm", "attention", "mlp", "add"):
+            outside = kind == "norm" and sum(
+                each is not None for each in (stack["norm"], stack["embedding"]["norm"])
+            )
+            assert drawn.locator(f".part.{kind}").count() == kinds.count(kind) + outside, kind
+        assert drawn.locator(".part.block").count() == len(stack["blocks"]) - 1
+    page.locator("#model-picture .part.mlp").last.click()
+    page.wait_for_selector("#unit [data-value]")
+    page.wait_for_function("() => !document.querySelector('.ghost, .wait')")
+    check_numbers(visit, least=20)
+    assert page.locator("nav.here [aria-current=location]").inner_text() == "MLP"
+    page.locator("nav.here a.norm").last.click()
+    page.wait_for_selector("#component")
+    page.wait_for_function("() => !document.querySelector('.ghost, .wait')")
+    check_numbers(visit, least=6)
+
+
+def test_vectors_move_unless_motion_is_unwanted(open_visit):
+    with open_visit() as visit:
+        page = visit.go("home", model="gpt2", ready=".pulse")
+        # They move: no clock is asked how fast.
+        page.wait_for_function(
+            "() => Number(document.querySelector('#model-picture').dataset.clock) > 2"
+        )
+        page.wait_for_function("() => !document.querySelector('.pulse')")
+        page.click("#play")
+        page.wait_for_selector(".pulse")
+        page.click("#forward")
+        before = page.get_attribute("#model-picture", "data-clock")
+        page.click("#forward")
+        assert float(page.get_attribute("#model-picture", "data-clock")) == float(before) + 1
+    with open_visit(reduced_motion="reduce") as visit:
+        page = visit.go("home", model="gpt2", ready="#model-picture .strip")
+        assert page.locator(".pulse").count() == 0
+
+
+def test_explorer_opens_on_the_model(visit, explorer_server):
+    page = visit.page
+    page.goto(explorer_server.url)
+    page.wait_for_selector("#model-picture .part")
+    assert page.locator("header [aria-current=page]").inner_text() == "Model"
+    page.locator("#model-picture .part.attention").first.click()
+    page.wait_for_selector("table.ladder")
+    assert page.locator("nav.here [aria-current=location]").inner_text() == "Attention"
