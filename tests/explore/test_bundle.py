@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from clearformer.config import RunConfig
+from clearformer.families import preset
+from clearformer.families.recipes import recipe
+from clearformer.plan.planner import plan
+
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "clearformer" / "explore" / "static"
@@ -135,3 +140,16 @@ def test_build_is_reproducible(tmp_path):
     for name in FILES:
         built = (tmp_path / "static" / name).read_bytes()
         assert built == (STATIC / name).read_bytes(), f"{name} differs: run `make web`"
+
+
+def test_suggested_trainings_fit_their_minutes():
+    """The page suggests presets that make at least fifty steps in the time that it names, on
+    a machine of 20 GFLOP a second; `clearformer plan` counts their work."""
+    commands = json.loads((WEB / "src" / "strings.en.json").read_text())["tasks"]["commands"]
+    for command in commands.values():
+        name, minutes = re.fullmatch(
+            r"clearformer train (\S+) --minutes (\d+) --out \S+", command
+        ).groups()
+        data, how = recipe(preset(name))
+        counted = plan(RunConfig(model=preset(name), data=data, train=how)).counted
+        assert 20e9 * 60 * int(minutes) / counted.operations > 50, command

@@ -130,7 +130,7 @@ def tensorboard(
     """Write the metrics of runs as event files for TensorBoard.
 
     Args:
-        *runs (path): Runs (what ``out`` named in training).
+        runs (path): Runs, one after the other (what ``out`` named in training).
         out (path, optional): A folder that gets a folder for each run. Default: the folder
             ``tensorboard`` in each run.
 
