@@ -44,9 +44,7 @@ def test_rejects_many_missing_tensors_with_count(damaged):
 
 def test_rejects_wrong_shape_naming_both_shapes(damaged):
     path = damaged(**{NORM: torch.ones(17)})
-    with pytest.raises(
-        ValueError, match=rf"{NORM} has shape \(17,\), but its config .*\(16,\)"
-    ):
+    with pytest.raises(ValueError, match=rf"{NORM} has shape \(17,\), but its config .*\(16,\)"):
         import_checkpoint(path)
 
 
