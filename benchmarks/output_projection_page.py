@@ -187,8 +187,8 @@ def same_rates(records: Sequence[Record]) -> str:
     for chosen, with_it, each in at_equal_rates(records):
         losses = (spread(with_it, 3), spread(each.losses, 3))
         difference = f"{each.mean:+.3f} ± {each.half:.3f}"
-        cells = (each.size, f"{chosen:g}", str(len(with_it)), *losses, difference, each.verdict)
-        lines.append(f"| {' | '.join(cells)} |")
+        fields = (each.size, f"{chosen:g}", str(len(with_it)), *losses, difference, each.verdict)
+        lines.append(f"| {' | '.join(fields)} |")
     return "\n".join(lines)
 
 

@@ -82,11 +82,14 @@ FIGURES = {
     "describe-for": "describe --for classify,1minute",
     "reach": "reach causal --length 8",
     "compress": "compress {}/small.txt --model {}/writer --out {out}.cf",
+    "ablate": "ablate {}/writer abc",
+    "patch": "patch {}/writer abc abd --right a",
     "verify": "verify {}/writer --only future-leak",
 }
 MORE = {"train", "translate", "decompress", "selftest"}  # tested with their own files
 WITHOUT = {  # they print no figures
-    "average", "chat", "completion", "explore", "export", "import", "learn", "serve",
+    "average", "chat", "completion", "explore", "export", "import", "learn", "merge",
+    "serve", "tensorboard",
 }  # fmt: skip
 
 

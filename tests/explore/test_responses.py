@@ -28,6 +28,8 @@ def test_responses_match_schema(explorer_server):
         ):  # fmt: skip
             check(traced + name.partition("?")[0], f"/api/traces/{id}{name}")
         check(f"{traced}/logits", f"/api/traces/{id}/logits")
+        if family == "gpt2":
+            check(f"{traced}/edit", f"/api/traces/{id}/edit", {})
         if family != "classifier":
             check(f"{traced}/lens", f"/api/traces/{id}/lens?track=1")
         for name in ("parameters", "blueprint"):

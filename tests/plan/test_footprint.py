@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from clearformer.config import DataConfig, Dropout, Masking, Muon, RunConfig, TrainConfig
+from clearformer.config import DataConfig, Dropout, LoRA, Masking, Muon, RunConfig, TrainConfig
 from clearformer.core.heads import IGNORE
 from clearformer.families import FAMILIES
 from clearformer.plan.footprint import ASSUMED_LENGTHS, footprint
@@ -134,3 +134,12 @@ def test_masked_example_follows_rate(run, share):
     batch, _ = task_of(config.model).example(config, 64, ASSUMED_LENGTHS)
     hidden, _ = batch.targets
     assert (hidden != IGNORE).float().mean().item() == pytest.approx(share, abs=0.01)
+
+
+def test_an_adapter_needs_less_memory(run):
+    plain = footprint(run("modern"), 2, None, accumulated=False)
+    adapter = LoRA(rank=2, base="int8")
+    small = footprint(run("modern", replace(TRAIN, adapter=adapter)), 2, None, accumulated=False)
+    assert small.weights < plain.weights
+    assert small.gradients < plain.gradients / 2
+    assert small.optimizer < plain.optimizer / 2

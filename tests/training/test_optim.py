@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearformer.config import AdamW, Muon
+from clearformer.adapters.attach import attach
+from clearformer.config import AdamW, LoRA, Muon
 from clearformer.training.optim import group_parameters, make_optimizers, set_lr
 
 
@@ -62,3 +63,10 @@ def test_frozen_parameters_are_not_optimized(generator_model, train_config, opti
         for name in group["names"]
     }
     assert moved == {n for n, _ in generator_model.named_parameters() if not n.startswith("stack")}
+
+
+def test_muon_alone_where_only_matrices_learn(generator_model, train_config):
+    attach(generator_model, LoRA(rank=2), seed=0)
+    config = replace(train_config, optimizer=Muon())
+    (muon,) = make_optimizers(generator_model, config)
+    assert isinstance(muon, torch.optim.Muon)

@@ -104,3 +104,34 @@ def test_explorer_opens_on_the_model(visit, explorer_server):
     page.locator("#model-picture .part.attention").first.click()
     page.wait_for_selector("table.ladder")
     assert page.locator("nav.here [aria-current=location]").inner_text() == "Attention"
+
+
+def test_lessons_lead_on_and_panels_are_presented(visit):
+    page = visit.go("home", model="gpt2", lesson=3, ready="#model-picture .strip")
+    page.click("#lesson-next")
+    page.wait_for_selector("output[data-n]")  # the first lesson of Attention
+    assert "view=attention" in page.url
+    page.click("#lesson-back")
+    page.wait_for_selector("#model-picture .strip")
+    page = visit.go("norm", model="gpt2", ready="#component")
+    page.click("#present")
+    page.wait_for_selector(".presented")
+    assert page.locator("main .main .sheet:visible").count() == 1
+    page.locator("main").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".presented #component")
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => !document.querySelector('.presented')")
+
+
+def test_generated_token_is_looked_into(visit):
+    page = visit.go("generate", model="gpt2", text=TEXT, ready="#write")
+    assert page.input_value("#prompt") == TEXT  # the text of the other pages
+    page.click("#one")
+    page.wait_for_selector("#written button")
+    page.locator("#written button").first.click()
+    page.click("#look")
+    page.wait_for_selector("table.ladder")
+    assert page.input_value("#text") == TEXT
+    last = page.locator("[data-part=text] .tokens button").last
+    assert last.get_attribute("aria-pressed") == "true"

@@ -153,7 +153,8 @@ export class Live implements Api {
     const kept = new Set([...traces.keys()].flatMap((id) => ["/head?", "/query?", "/attention?"].map((part) => latest(id, part))));
     const requests: unknown[] = [...traces].map(([id, key]) => ({ path: `/api/traces/${id}`, key }));
     for (const [name, { path, body }] of heard) {
-      if (path === "/api/traces" || path.endsWith("/stop")) continue;
+      // A saved page holds the model as it is, without changes to it.
+      if (path === "/api/traces" || path.endsWith("/stop") || path.endsWith("/edit")) continue;
       if (body !== undefined) requests.push({ path, body, key: name });
       else if (!path.startsWith("/api/traces/")) requests.push(path);
       else if (traces.has(path.split("/")[3]) && (kept.has(name) || !/\/(head|query|attention)\?/.test(path))) requests.push(path);
