@@ -169,7 +169,7 @@ def test_rejects_contradicting_arguments(clearformer, run, tmp_path):
     complaint = clearformer("train", "gpt2-small", "--from", run).complaint
     assert complaint == (
         f"with --from the model is that of {run}: leave out 'gpt2-small', or use classify, "
-        "classify-pairs, label, answer or chat"
+        "multi-label, regression, classify-pairs, label, answer or chat"
     )
     complaint = clearformer("train", "classify", "--data", "imdb").complaint
     assert complaint == "classify gives a trained model a new head: add --from RUN"

@@ -61,5 +61,6 @@ def test_new_head_requires_from(clearformer):
 def test_rejects_other_preset_with_from(clearformer, tuning_folder):
     complaint = clearformer("train", "gpt2", "--from", str(tuning_folder / "bert")).complaint
     assert complaint.endswith(
-        "leave out 'gpt2', or use classify, classify-pairs, label, answer or chat"
+        "leave out 'gpt2', or use classify, multi-label, regression, classify-pairs, label, "
+        "answer or chat"
     )

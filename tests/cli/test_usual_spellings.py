@@ -44,7 +44,7 @@ def test_they_reach_the_settings():
         ("tarin", "there is no command 'tarin': did you mean 'train'? See clearformer --help"),
         ("Train", "there is no command 'Train': did you mean 'train'? See clearformer --help"),
         ("eval x", "there is no command 'eval': did you mean 'evaluate'? See clearformer --help"),
-        ("predict x", "there is no command 'predict': did you mean 'classify'?"),
+        ("predcit x", "there is no command 'predcit': did you mean 'predict'?"),
         ("clasify x", "there is no command 'clasify': did you mean 'classify'?"),
         ("xyzzy", "there is no command 'xyzzy': clearformer --help lists them"),
         (

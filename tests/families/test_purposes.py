@@ -9,7 +9,7 @@ from clearformer.families.purposes import Wish, purpose, read_wish, suitable
 @pytest.mark.parametrize(
     ("text", "wish"),
     [
-        ("classify short texts, 2 cores, 10 minutes", Wish("classify", 10, 2, False)),
+        ("classify short texts, 2 cores, 10 minutes", Wish("classify", 10, 2, False, short=True)),
         ("sentiment of reviews", Wish("classify", 10, 2, False)),
         ("write stories, 1.5 hours on 4 CPUs", Wish("generate", 90, 4, False)),
         ("continue long books in 30 min", Wish("generate", 30, 2, True)),

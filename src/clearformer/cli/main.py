@@ -14,14 +14,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from clearformer import __version__
-from clearformer.cli.inputs import rows_read
 from clearformer.cli.launch import watch_launcher
 from clearformer.cli.output import Help, say, say_wrapped, tell, with_flags
 from clearformer.cli.renamed_flags import current_flags
 from clearformer.cli.resource_errors import require_address_space, resource_error
 from clearformer.cli.standard_streams import settle_streams, silence
 from clearformer.cli.usual_spellings import usual_spellings
-from clearformer.data.reading_progress import listening
 from clearformer.did_you_mean import closest
 
 ABOUT = "Transformers made clear: train them, use them, look inside them."
@@ -97,8 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not _overview(arguments):
             require_address_space()  # before anything large is imported
             command = parse(arguments)
-            with listening(rows_read):
-                command.run()
+            _run(command)
     except BrokenPipeError:
         # The reader has closed the pipe (`| head`); without this Python reports it at exit.
         silence(sys.stdout.fileno())
@@ -113,6 +110,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(sentence)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _run(command: Command) -> None:
+    """Run a command, showing how many rows of a large table have been read."""
+    # Here, since numpy comes with it.
+    from clearformer.cli.inputs import rows_read
+    from clearformer.data.reading_progress import listening
+
+    with listening(rows_read):
+        command.run()
 
 
 def _overview(arguments: Sequence[str]) -> bool:

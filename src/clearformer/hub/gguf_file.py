@@ -182,8 +182,8 @@ class _Header:
         if size > self.end - self.at:
             raise ValueError(
                 f"its header needs {size:,} bytes at byte {self.at:,}, but there are "
-                f"{self.end - self.at:,} (at most {limits.MAX_GGUF_HEADER_BYTES:,}, "
-                f"MAX_GGUF_HEADER_BYTES)"
+                f"{self.end - self.at:,}; the limit is {limits.MAX_GGUF_HEADER_BYTES:,} "
+                f"(MAX_GGUF_HEADER_BYTES)"
             )
         self.at += size
         return self.data[self.at - size : self.at]
