@@ -216,9 +216,10 @@ def test_saved_pages_offer_what_they_hold(visit, reopened, loaded):
 
 
 @pytest.mark.parametrize("width", [1440, 1720])
-def test_code_is_sixty_characters_wide(open_visit, width):
+@pytest.mark.parametrize("view", ["attention", "norm", "mlp"])
+def test_code_is_sixty_characters_wide(open_visit, width, view):
     with open_visit(viewport={"width": width, "height": 900}) as visit:
-        page = visit.go(model="gpt2", ready="pre.code")
+        page = visit.go(view=view, model="gpt2", ready="pre.code")
         wide = """pre => {
           const probe = document.createElement('span');
           probe.textContent = 'x'.repeat(60);
