@@ -262,6 +262,12 @@ def prompt_rows():
 
 
 @pytest.fixture(scope="session")
+def plain():
+    """The logits of a GPT-2 by its formulas (plain_gpt2.py)."""
+    return beside("plain_gpt2").plain_gpt2
+
+
+@pytest.fixture(scope="session")
 def adapter_run():
     """Writes a run with an adapter whose weights are drawn, for the model of another run."""
 
