@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "clearformer" / "explore" / "static"
 LICENSES = STATIC / "LICENSES.txt"
-LOADED = ["BUILD.json", "explorer.css", "explorer.js", "index.html"]
+LOADED = ["BUILD.json", "course.json", "explorer.css", "explorer.js", "index.html"]
 LANGUAGES = [f"strings.{name}.json" for name in export.LANGUAGES]
-FILES = ["BUILD.json", "LICENSES.txt", "explorer.css", "explorer.js", "index.html", *LANGUAGES]
+FILES = [*LOADED[:1], "LICENSES.txt", *LOADED[1:], *LANGUAGES]
 # What builds and checks the page, and leaves nothing in it.
 TOOLS = {"@sveltejs/vite-plugin-svelte", "svelte-check", "typescript", "vite"}
 

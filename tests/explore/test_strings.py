@@ -11,9 +11,8 @@ from clearformer.explore import export
 
 SOURCES = Path(__file__).parents[2] / "web" / "src"
 ENGLISH = json.loads((SOURCES / "strings.en.json").read_text(encoding="utf-8"))
-# Entries that are no sentences: names of formulas and of parts, and commands; so is the state of
-# the page that a lesson sets.
-NOT_SENTENCES = {"lit", "formula", "command", "commands", "noModelCommand"}
+# Entries that are no sentences.
+NOT_SENTENCES = {"command", "commands", "noModelCommand"}
 # Signs of mathematics and keys, which are the same in all languages.
 SIGNS = re.compile(r"\d+|[√÷×·−∞Σμεγβ←→↑↓½¼₁₂⁴%+=|·]")
 # Words of the field that a language writes as in English.
@@ -34,7 +33,7 @@ def sentences(words, path=()):
         yield ".".join(path), words
     elif isinstance(words, dict):
         for name, each in words.items():
-            if name not in NOT_SENTENCES and (name != "set" or isinstance(each, str)):
+            if name not in NOT_SENTENCES:
                 yield from sentences(each, (*path, name))
     else:
         for n, each in enumerate(words):

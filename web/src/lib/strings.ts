@@ -13,7 +13,7 @@ export function fill(sentence: string, values: Record<string, string | number>):
   return sentence.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
-/** What a file leaves out (names of formulas and parts, commands) or does not have yet is as in English. */
+/** What a file leaves out (commands) or does not have yet is as in English. */
 function merged<T>(own: T, other: unknown): T {
   if (typeof own === "string") return (typeof other === "string" ? other : own) as T;
   if (Array.isArray(own)) return own.map((each, n) => merged(each, (other as unknown[] | undefined)?.[n])) as T;
