@@ -2,6 +2,7 @@ import "./app.css";
 import { mount, unmount } from "svelte";
 import App from "./App.svelte";
 import { Frozen, Live, type Api, type Payload } from "./lib/api";
+import { Filed } from "./lib/filed";
 import { page, restore, restoreHash } from "./lib/page.svelte";
 
 /** Draw the explorer into an element: live with an `api`, otherwise from the answers of a payload. */
@@ -11,7 +12,7 @@ export function show(el: HTMLElement, given: { view?: string; payload?: Payload;
   if (location.hash.length > 1 || !given.payload) restoreHash(location.hash);
   // On a narrow screen the picture comes first; the lesson opens when it is asked for.
   if (location.hash.length <= 1 && innerWidth < 900) page.guide = false;
-  const api = given.api ?? new Frozen(given.payload ?? { view: "", state: {}, responses: {} });
+  const api = given.api ?? (given.payload?.site ? new Filed(given.payload.site) : new Frozen(given.payload ?? { view: "", state: {}, responses: {} }));
   const app = mount(App, { target: el, props: { api, only: given.payload?.only_query ?? false } });
   return () => void unmount(app);
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from clearformer.config import RunConfig
 
 RUNS = Path("runs")
+LINE_ANSWERS = 500  # of --static, between two lines of progress
 FIRST_STEPS = 250  # of the model that is trained if there is none: some seconds
 
 
@@ -39,6 +40,10 @@ class Explore:
     """Maximum length of a text in tokens; up to 1024."""
     allow_bin: bool = False
     """Also read .bin files: only the tensors in them."""
+    static: Path | None = None
+    """Write the course for these models to a new folder, as files that need no server, and end."""
+    text: tuple[str, ...] = ()
+    """Texts of --static that a reader can choose from; default: an example for each model."""
 
     def run(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -50,6 +55,11 @@ class Explore:
             raise ValueError(
                 f"the explorer needs {missing.name}: pip install 'clearformer[explore]'"
             ) from None
+        if self.text and self.static is None:
+            raise ValueError("--text is for --static: on the page itself any text can be typed")
+        if self.static is not None:
+            self._write_files(self.static)
+            return
         from clearformer.explore import course
         from clearformer.explore.app import create_app
         from clearformer.explore.library import Library
@@ -83,6 +93,34 @@ class Explore:
             server.serve_here()
         except KeyboardInterrupt:
             say()
+
+    def _write_files(self, folder: Path) -> None:
+        """Write the course as files, and say how large they are."""
+        from clearformer.explore import static_site
+
+        static_site.require_own(folder.resolve())
+        models = self._model_folders()
+        told = 0
+
+        def progress(name: str, answers: int, size: int) -> None:
+            nonlocal told
+            if answers // LINE_ANSWERS > told:
+                told = answers // LINE_ANSWERS
+                say(f"  {name}: {answers:,} answers, {size / 2**20:.1f} MB", flush=True)
+
+        site = static_site.write(
+            folder,
+            models,
+            text=self.text,
+            max_tokens=self.max_tokens,
+            allow_bin=self.allow_bin,
+            progress=progress,
+        )
+        size = site.bytes / 2**20
+        say(
+            f"wrote {site.folder}: {site.files} files, {size:.1f} MB, {site.answers:,} answers; "
+            f"open {site.folder / 'index.html'}, or put the folder on any web server"
+        )
 
     def _address(self, port: int) -> str:
         from urllib.parse import quote

@@ -139,8 +139,8 @@ def _one_query(head: AllowedRequest, state: Mapping[str, Any]) -> AllowedRequest
     return AllowedRequest(f"{head.path.removesuffix('/head')}/query", query)
 
 
-def document(payload: Mapping[str, Any]) -> str:
-    """The HTML file for a payload."""
+def document(payload: Mapping[str, Any], policy: str = CSP) -> str:
+    """The HTML file for a payload, under a content security policy."""
     title = html.escape(f"clearformer: {payload['view']}")
     # `<` could end the script element; JSON has another way to write it.
     data = json.dumps(payload, allow_nan=False).replace("<", "\\u003c")
@@ -151,7 +151,7 @@ def document(payload: Mapping[str, Any]) -> str:
     licenses = static("LICENSES.txt").decode("utf-8")
     return (
         f'<!doctype html>\n<!--\n{licenses}-->\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{CSP}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<div id="explorer"></div>\n'

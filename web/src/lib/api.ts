@@ -1,3 +1,4 @@
+import type { Site } from "./filed";
 import { s } from "./strings";
 import { opened } from "./tensor";
 
@@ -24,6 +25,10 @@ export interface Event {
 /** What the views ask; answered by the server, or by the answers a saved page carries. */
 export interface Api {
   live: boolean;
+  /** Whether all pages can be opened: of a saved page only one can. */
+  pages: boolean;
+  /** The texts to choose from, where no others can be typed. */
+  texts?: string[];
   read<A = any>(path: string, parameters?: Parameters, signal?: AbortSignal): Promise<A>;
   send<A = any>(path: string, body: unknown, signal?: AbortSignal, tag?: string): Promise<A>;
   stream(path: string, body: unknown, signal: AbortSignal, each: (event: Event) => void): Promise<void>;
@@ -68,6 +73,7 @@ async function asked(path: string, init: RequestInit): Promise<Response> {
 
 export class Live implements Api {
   live = true;
+  pages = true;
   /** The latest answers as they came, oldest first: what a saved page is made of. */
   private heard = new Map<string, { raw: unknown; path: string; body?: unknown }>();
   /** The generated text that is shown, token by token. */
@@ -202,11 +208,13 @@ export interface Payload {
   responses: Record<string, unknown>;
   only_query?: boolean;
   made?: string;
+  site?: Site;
 }
 
 /** A saved page: it answers the questions that it holds the answers to, and no others. */
 export class Frozen implements Api {
   live = false;
+  pages = false;
   /** A notebook's page does not know the body of its one question: it is the first that is asked. */
   private first = new Map<string, string>();
   constructor(private payload: Payload) {}

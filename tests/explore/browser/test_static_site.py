@@ -1,0 +1,92 @@
+"""The course as files: every page from a disk and from a sub path of a web server, offline."""
+
+import functools
+import http.server
+import threading
+
+import pytest
+
+from clearformer.explore import static_site
+
+PAGES = {
+    "home": "#model-picture .strip", "attention": "table.ladder td[data-value]",
+    "norm": "#component", "mlp": "#unit", "order": "#verdict-on [data-error]",
+    "generate": "#bars tr[data-p]", "compress": "[data-part=sizes] tr[data-p]",
+    "training": "#summary", "stream": "table.lens", "reach": "[data-count]",
+    "compare": "[data-kl]",
+}  # fmt: skip
+TASKS = {"classifier": "table.why td[data-value]", "bert": "[data-total]", "original": "#rowsum"}
+QUIET = "() => !document.querySelector('.ghost, .wait')"
+NOT_HELD = "Run clearformer explore to see it"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tiny_runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("web") / "sub" / "course"
+    folder.parent.mkdir()
+    runs = [tiny_runs / kind for kind in ("gpt2", *TASKS)]
+    static_site.write(folder, runs, text=["the cat", "a good film"])
+    return folder
+
+
+@pytest.fixture(params=["file", "http"])
+def address(request, site):
+    if request.param == "file":
+        yield (site / "index.html").as_uri()
+        return
+    handler = functools.partial(Quiet, directory=site.parents[1])
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/sub/course/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_every_page_shows_its_numbers(browser, address):
+    context = browser.new_context(offline=address.startswith("file"))
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    errors, asked = [], []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda each: errors.append(each.text) if each.type == "error" else None)
+    page.on("request", lambda each: asked.append(each.url))
+    pages = [("gpt2", view, ready) for view, ready in PAGES.items()]
+    pages += [(kind, "tasks", ready) for kind, ready in TASKS.items()]
+    for kind, view, ready in pages:
+        page.goto("about:blank")
+        page.goto(f"{address}#view={view}&model={kind}")
+        page.wait_for_selector(ready)
+        page.wait_for_function(QUIET)
+        assert page.locator("[role=alert]").count() == 0, (kind, view)
+        assert NOT_HELD not in page.inner_text("main"), (kind, view)
+    root = address.removesuffix("index.html")
+    assert [url for url in asked if not url.startswith((root, "data:", "about:"))] == []
+    assert errors == []
+    context.close()
+
+
+def test_reader_chooses_text_head_language_and_page(browser, site):
+    context = browser.new_context(offline=True)
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.goto(f"{(site / 'index.html').as_uri()}#view=attention&model=gpt2")
+    page.wait_for_selector("table.ladder td[data-value]")
+    page.select_option("#text", "a good film")
+    page.wait_for_selector(".tokens :text('film')")
+    page.select_option("#language", "es")
+    page.wait_for_selector("html[lang=es]")
+    page.wait_for_selector("nav a:has-text('Comparar')")
+    page.click("nav a:has-text('Comparar')")
+    page.wait_for_selector("[data-kl]")
+    assert "a good film" in page.input_value("#text")
+    # What they do not hold is said in one sentence.
+    page.goto("about:blank")
+    page.goto(f"{(site / 'index.html').as_uri()}#view=attention&model=gpt2&text=another&lang=en")
+    page.wait_for_selector(f"main :text('{NOT_HELD}')")
+    assert page.locator("[role=alert]").count() == 0
+    context.close()
