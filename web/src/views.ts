@@ -10,6 +10,7 @@ import Mlp from "./views/Mlp.svelte";
 import Norm from "./views/Norm.svelte";
 import Order from "./views/Order.svelte";
 import Reach from "./views/Reach.svelte";
+import Space from "./views/Space.svelte";
 import Stream from "./views/Stream.svelte";
 import Tasks from "./views/Tasks.svelte";
 import Training from "./views/Training.svelte";
@@ -30,6 +31,7 @@ export const views = [
   { id: "norm", name: s.views.norm, free: false, component: Norm },
   { id: "mlp", name: s.views.mlp, free: false, component: Mlp },
   { id: "order", name: s.views.order, free: false, component: Order },
+  { id: "space", name: s.views.space, free: false, component: Space },
   { id: "generate", name: s.views.generate, free: false, component: Generate },
   { id: "compress", name: s.views.compress, free: false, component: Compress },
   { id: "training", name: s.views.training, free: true, component: Training },
