@@ -97,7 +97,8 @@ def _has_vectors(loaded: LoadedModel, request: MapRequest) -> bool:
 
 def _part(loaded: LoadedModel, request: MapRequest) -> str:
     stacks = loaded.model.module.stacks
-    part = request.part or next(iter(stacks))
+    first: str = next(iter(stacks))
+    part = request.part or first
     if part not in stacks:
         raise bad_field("part", f"there is no stack {part!r}: there is {', '.join(stacks)}")
     return part
@@ -118,8 +119,9 @@ def _map(
             found = embedding_map(loaded.model, request.kind, texts, part=part)
         except ValueError as problem:
             raise Problem(409, "no_map", str(problem)) from None
-        for old in [each for each in loaded.kept if each.startswith("map sentences")]:
-            del loaded.kept[old]
+        if request.kind == "sentences":  # only the last ones are kept
+            for old in [each for each in loaded.kept if each.startswith("map sentences")]:
+                del loaded.kept[old]
         loaded.kept[key] = found
     if axes is None:
         return found
