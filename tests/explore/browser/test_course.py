@@ -71,4 +71,3 @@ def test_unknown_step_is_named(visit):
     page.goto(f"{visit.url}/#model=gpt2&step=nonsense")
     page.wait_for_selector("#no-step")
     assert "“nonsense”" in page.inner_text("#no-step")
-

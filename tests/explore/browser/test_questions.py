@@ -140,3 +140,55 @@ def test_answers_are_the_numbers_of_the_page(visit, model):
         seen.add(ask)
     assert seen == ASKED[model]
     assert len(seen) >= 8
+
+
+def test_guess_is_kept_and_may_be_taken_back(visit):
+    page = visit.go("home", model="gpt2", text=TEXT, ready="#model-picture .strip")
+    page.evaluate("location.hash += '&view=attention&step=ladder'")
+    page.wait_for_selector("#question [data-choice]")
+    page.locator("#question [data-choice]").nth(1).click()
+    page.wait_for_selector("#answer[data-right]")
+    said = page.inner_text("#answer")
+    page.reload()
+    page.wait_for_selector("#answer[data-right]")
+    assert page.inner_text("#answer") == said
+    assert page.get_attribute("#question [aria-pressed=true]", "data-choice") == "1"
+    page.wait_for_selector("table.ladder")
+    # Of another text the guess says nothing, and its numbers are not hidden from one who plays.
+    page.fill("#text", "the mat sat on the cat")
+    page.click("#run")
+    page.wait_for_function("() => !document.querySelector('#question [data-choice]')")
+    assert page.locator(".sheet.veiled").count() == 0
+    page.click("#ask-again")
+    page.wait_for_selector(".sheet.veiled")
+    page.click("#show-answer")
+    page.wait_for_selector("#answer[data-right]")
+    assert page.inner_text("#answer").startswith("Most weight goes to")
+    page.click("#course summary")
+    page.uncheck("#quiz")
+    page.click("#course a:has-text('Why divide by')")
+    page.wait_for_selector("[data-sd]")
+    assert page.locator("#question").count() == 0
+
+
+def test_presenter_asks_shows_and_goes_on(open_visit):
+    with open_visit(viewport={"width": 1024, "height": 768}) as visit:
+        page = visit.go("attention", model="gpt2", step="ladder", present="true",
+                        ready="#question [data-choice]")  # fmt: skip
+        assert page.locator("main .sheet:visible").count() == 1
+        page.keyboard.press("PageDown")  # as a remote control does
+        page.wait_for_selector("#answer[data-right]")
+        page.wait_for_selector(".sheet.presented table.ladder")
+        page.keyboard.press("c")
+        assert "def explicit" in page.inner_text("#drawer pre.code")
+        page.keyboard.press("Escape")
+        page.wait_for_function("() => !document.querySelector('#drawer')")
+        page.keyboard.press("Shift+ArrowRight")
+        page.wait_for_selector(".sheet.presented:not([data-part=ladder])")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("[data-step=softmax]")
+        page.wait_for_selector(".sheet.presented[data-part=numbers]")
+        page.keyboard.press("PageUp")
+        page.wait_for_selector("[data-step=ladder]")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("header.shell:visible")
