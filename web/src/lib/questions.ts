@@ -18,8 +18,8 @@ interface Kind {
   ask: () => Question | undefined; // none if the page or the model does not have what it asks about
 }
 
-const words = s.questions.choices as Record<string, string>;
-const named = (...ids: string[]) => ids.map((id) => ({ id, label: words[id] }));
+
+const named = (...ids: string[]) => ids.map((id) => ({ id, label: (s.questions.choices as Record<string, string>)[id] }));
 
 /** Of many places some: those that are wanted, and their neighbours in the text, in order. */
 function some(all: number[], wanted: number[], many = 8): number[] {
