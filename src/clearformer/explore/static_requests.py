@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
 MAX_PROJECTIONS = 3_000  # one for each component of each query, key and value
+MAX_POINTS = 64  # of a map of embeddings, with their neighbours
 MAX_FRAMES = 8  # checkpoints in the film of one head
 SEED = 1  # of the page's first shuffle and its first draw
 WIDTHS = tuple(2**n for n in range(1, 11))
@@ -70,6 +71,7 @@ async def of_text(ask: Ask, model: dict[str, Any], plan: dict[str, Any], text: s
         return False
     await _trace(ask, model, plan, trace)
     await _positions(ask, model, base, pair)
+    await _maps_of_embeddings(ask, model, base)
     task: Callable[..., Awaitable[None]] | None = {
         "generate": _generate, "classify": _classify, "fill": _fill, "translate": _translate,
     }.get(model["tasks"][0])  # fmt: skip
@@ -150,6 +152,19 @@ async def _positions(
         for positions in (False, True):
             changed = {"permutation": shuffled(len(tokens)), "mask": mask, "positions": positions}
             await ask("/api/permute", {**base, **changed})
+
+
+async def _maps_of_embeddings(ask: Ask, model: dict[str, Any], base: dict[str, Any]) -> None:
+    """The map of tokens and that of positions, and the neighbours of the points of the text."""
+    stacks = ("encoder", "decoder") if "cross" in model["parts"] else (None,)
+    for kind, text in (("tokens", base["text"]), ("positions", "")):
+        for part in stacks:
+            body = {**base, "text": text, "axes": base["checkpoint"], "kind": kind, "part": part}
+            found = await ask("/api/map", body)
+            labels = (found and found["map"] or {"labels": ()})["labels"]
+            first = [each["index"] for each in labels if kind == "positions" or each["given"]]
+            for index in first[:MAX_POINTS] or [each["index"] for each in labels[:1]]:
+                await ask("/api/neighbours", {**body, "index": index, "count": 10})
 
 
 async def _generate(

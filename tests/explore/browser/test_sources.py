@@ -91,6 +91,20 @@ def test_numbers_of_attention_positions_layers_and_compare(sweep, kind, explorer
     assert count > 200
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "gpt2"])
+def test_numbers_of_maps(sweep, kind, explorer_server):
+    text = {"text": SAMPLES.get(kind, "The cat sat on the mat")}
+    count = sweep(kind, "space", "#near td", target=start, **text)
+    positions = "#none" if kind in ("xl", "modern") else "#near td"
+    count += sweep(kind, "space", positions, target=start, space="positions")
+    texts = ["the cat sat", "a good film", "to be or not", "the cat and the dog"]
+    count += sweep(kind, "space", "#near td", facts={"texts": texts}, target=start,
+                   space="sentences", texts="\n".join(texts))  # fmt: skip
+    if kind == "gpt2":  # the vectors of one checkpoint on the axes of another
+        count += sweep(kind, "space", "#near td", target=start, checkpoint="step-10", **text)
+    assert count > 30
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 def test_numbers_of_generate_and_compression(sweep, kind, loaded):
     def write(page):
@@ -137,6 +151,25 @@ def test_numbers_of_training_and_lessons(sweep):
 
     count += sweep("gpt2", "attention", "output[data-n]", x, sub="plain")
     assert count > 200
+
+
+@pytest.mark.parametrize("kind", ["generator", "original"])
+def test_numbers_of_answers(sweep, kind):
+    """What the course tells of its questions."""
+
+    def show(page):
+        page.click("#show-answer")
+        page.wait_for_selector("#answer[data-right] [data-source]")
+
+    sweep(kind, "attention", "#show-answer", show, target=start, step="ladder")
+    sweep(kind, "stream", "#show-answer", show, target=start, step="what-parts-add")
+    if kind == "generator":
+        sweep(kind, "generate", "#show-answer", show, step="next-token")
+        sweep(kind, "generate", "#show-answer", show, step="temperature")
+        sweep(kind, "generate", "#show-answer", show, step="surprise")
+        sweep(kind, "attention", "#show-answer", show, sub="root", step="root")
+        sweep(kind, "reach", "#show-answer", show, step="reach")
+        sweep(kind, "reach", "#show-answer", show, reach="memory", step="memory")
 
 
 def test_disagreement_is_found(recomputed):
