@@ -161,7 +161,7 @@ async def _maps_of_embeddings(ask: Ask, model: dict[str, Any], base: dict[str, A
         for part in stacks:
             body = {**base, "text": text, "axes": base["checkpoint"], "kind": kind, "part": part}
             found = await ask("/api/map", body)
-            labels = (found and found["map"] or {"labels": ()})["labels"]
+            labels = found["map"]["labels"] if found and found["map"] else []
             first = [each["index"] for each in labels if kind == "positions" or each["given"]]
             for index in first[:MAX_POINTS] or [each["index"] for each in labels[:1]]:
                 await ask("/api/neighbours", {**body, "index": index, "count": 10})

@@ -13,7 +13,7 @@ PAGES = {
     "norm": "#component", "mlp": "#unit", "order": "#verdict-on [data-error]",
     "generate": "#bars tr[data-p]", "compress": "[data-part=sizes] tr[data-p]",
     "training": "#summary", "stream": "table.lens", "reach": "[data-count]",
-    "compare": "[data-kl]", "space": "#map, .view canvas, .view svg",
+    "compare": "[data-kl]", "space": "#near td",
 }  # fmt: skip
 TASKS = {"classifier": "table.why td[data-value]", "bert": "[data-total]", "original": "#rowsum"}
 QUIET = "() => !document.querySelector('.ghost, .wait')"
