@@ -108,11 +108,3 @@ def test_request_names_are_those_of_the_page():
     assert static_site.canonical({"mask": "none", "positions": False}) == (
         '{"mask":"none","positions":false}'
     )
-
-
-def test_film_keeps_first_last_and_default():
-    checkpoints = [{"id": str(n)} for n in range(40)]
-    kept = [each["id"] for each in static_requests.film(checkpoints, "3")]
-    assert {"0", "3", "39"} <= set(kept)
-    assert len(kept) <= static_requests.MAX_FRAMES
-    assert static_requests.film(checkpoints[:5], "3") == checkpoints[:5]

@@ -65,7 +65,8 @@ def test_every_page_shows_its_numbers(browser, address):
         page.wait_for_selector(ready)
         page.wait_for_function(QUIET)
         assert page.locator("[role=alert]").count() == 0, (kind, view)
-        assert NOT_HELD not in page.inner_text("main"), (kind, view)
+        if view != "generate":  # a beam search needs the server, and says so
+            assert NOT_HELD not in page.inner_text("main"), (kind, view)
     root = address.removesuffix("index.html")
     assert [url for url in asked if not url.startswith((root, "data:", "about:"))] == []
     assert errors == []
