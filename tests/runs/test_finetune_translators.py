@@ -195,7 +195,9 @@ def test_pairs_that_do_not_fit_are_refused(trained_translator, pairs, tmp_path):
     with pytest.raises(ValueError, match="each of its 7 pairs has more than 16 tokens on a side"):
         finished(replace(config, data=data), tmp_path / "long")
     rank = replace(TRAIN, adapter=cf.LoRA(rank=17))
-    with pytest.raises(ValueError, match=r"the adapter's rank is 17, but .* choose a rank of at mo"):
+    with pytest.raises(
+        ValueError, match=r"the adapter's rank is 17, but .* choose a rank of at mo"
+    ):
         finished(replace(config, train=rank), tmp_path / "rank")
     data = DataConfig(source=str(pairs), tokenizer="bytes")
     with pytest.raises(ValueError, match="comes with its tokenizer, characters with"):
