@@ -392,7 +392,8 @@ def _environment() -> Environment:
     environment.filters |= {
         name: _limited(_counting(FILTERS[name], deep=True)) for name in COMPARING_FILTERS
     }
-    environment.tests = {n: _reading(TESTS[n]) for n in TESTS if n not in COMPARING_TESTS}
+    others: dict[str, Any] = {n: each for n, each in TESTS.items() if n not in COMPARING_TESTS}
+    environment.tests = {name: _reading(test) for name, test in others.items()}
     environment.tests |= {name: _comparing(kind) for name, kind in COMPARING_TESTS.items()}
     environment.tests["in"] = _comparing("in")
     environment.filters |= {
