@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from clearformer import limits
 from clearformer.arguments import (
+    BleuTokenize,
     Text,
     Weights,
     as_batch,
@@ -908,6 +909,7 @@ class Model:
         against: str | os.PathLike[str] | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
+        bleu_tokenize: BleuTokenize = "13a",
         data_dir: str | os.PathLike[str] | None = None,
         table: LabelledFormat = LabelledFormat(),
     ) -> Evaluation:
@@ -940,6 +942,8 @@ class Model:
                 the one that it was made from.
             beam (int): Hypotheses of a translator's beam search. Default: 4.
             length_penalty (float): Of that beam search. Default: 1.
+            bleu_tokenize (str): How the BLEU of its translations splits texts into words, as in
+                sacrebleu: ``"13a"``, ``"intl"``, ``"char"`` or ``"none"``. Default: ``"13a"``.
             data_dir (path, optional): Where corpora are. Default: ``CLEARFORMER_DATA``, then the
                 cache, then a download.
             table (LabelledFormat): Encoding and delimiter of a table, and what happens to rows
