@@ -123,9 +123,9 @@ def transformer(config: c.ModelConfig) -> Transformer:
     blocks = [block(config) for _ in range(config.layers)]
     stack = Stack(blocks, config.patterns, final_norm(config))
     parts = embedding(config, table), stack, head(config, table)
-    return (
-        Transformer(*parts) if config.ngrams is None else NgramTransformer(*parts, ngrams(config))
-    )
+    if config.ngrams is None:
+        return Transformer(*parts)
+    return NgramTransformer(*parts, ngrams(config.ngrams, config.head.classes))
 
 
 def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
