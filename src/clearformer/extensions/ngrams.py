@@ -146,13 +146,21 @@ class NgramTransformer(Transformer):
         return logits + self.ngrams(tokens, attention_mask)
 
     def loss(self, batch: Batch, caches: Sequence[Cache] | None = None) -> SumAndCount:
-        """The loss of the head, on the sum of its logits and the scores."""
-        scores = self.ngrams(batch.tokens, batch.attention_mask)  # (B, C)
-        hook = self.head.register_forward_hook(lambda head, given, logits: logits + scores)
+        """The mean of the losses of the two parts, each by itself.
+
+        Trained on the sum, the head would only correct scores that explain the training texts
+        already, and learn nothing that helps with other texts (docs/log.md).
+        """
+        hidden, mask = batch.hidden(self, caches), batch.attention_mask
+        own, count = self.head.loss(hidden, batch.targets, mask)  # type: ignore[operator]
+        scores = self.ngrams(batch.tokens, mask)  # (B, C)
+        # The head knows its loss: of classes or labels, smoothed, weighted.
+        hook = self.head.register_forward_hook(lambda head, given, logits: scores)
         try:
-            return super().loss(batch, caches)
+            theirs, _ = self.head.loss(hidden, batch.targets, mask)  # type: ignore[operator]
         finally:
             hook.remove()
+        return (own + theirs) / 2, count
 
 
 def _shifted(values: Tensor) -> Tensor:

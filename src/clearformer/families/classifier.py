@@ -93,6 +93,7 @@ def ngrams() -> ModelConfig:
         hidden=256,
         neighbours=None,
         ngrams=Ngrams(),
+        dropout=Dropout(token=0.3, embedding=0.2, residual=0.3),
     )
 
 
