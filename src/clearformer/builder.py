@@ -125,7 +125,8 @@ def transformer(config: c.ModelConfig) -> Transformer:
     parts = embedding(config, table), stack, head(config, table)
     if config.ngrams is None:
         return Transformer(*parts)
-    return NgramTransformer(*parts, ngrams(config.ngrams, config.head.classes))
+    scores = ngrams(config.ngrams, config.head.classes)
+    return NgramTransformer(*parts, scores, config.ngrams.head_weight)
 
 
 def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:

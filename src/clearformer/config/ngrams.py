@@ -61,7 +61,7 @@ Evidence = LogCountRatio | Uniform
 class Ngrams:
     """A score of each class for every n-gram that a text has, added to the logits of the head.
 
-    A score is scale * evidence * weight. The evidence is counted in the training texts when a run
+    The logits of such a model are head_weight * head + scores. A score is scale * evidence * weight. The evidence is counted in the training texts when a run
     starts, and stays; the weights are learned.
     """
 
@@ -74,9 +74,12 @@ class Ngrams:
     evidence: Evidence = LogCountRatio()
     weight: float = 0.0
     """What every weight starts at; at 1 / scale an untrained score is that of naive Bayes."""
+    head_weight: float = 0.25
+    """How much the logits of the head count beside the scores; 1: alike, 0: not at all."""
 
     def __post_init__(self) -> None:
         require(self, "longest", 1 <= self.longest <= 8, "between 1 and 8")
         require(self, "buckets", 1 <= self.buckets <= 2**28, f"between 1 and {2**28}")
         require(self, "scale", 0 < self.scale <= 1000, "above 0 and at most 1,000")
+        require(self, "head_weight", 0 <= self.head_weight <= 1000, "between 0 and 1,000")
         require(self, "weight", -1000 <= self.weight <= 1000, "between -1,000 and 1,000")
