@@ -83,7 +83,7 @@ def test_pool_weights_are_reported(loaded):
 @pytest.mark.parametrize("method", ["ig", "grad_x_input", "occlusion"])
 def test_scores_of_ngrams_are_attributed_to_their_tokens(loaded, method):
     own = loaded("classifier")
-    config = replace(own.config, ngrams=Ngrams(buckets=997, weight=1.0))
+    config = replace(own.config, ngrams=Ngrams(buckets=997, weight=1.0, head_weight=2.0))
     module = build(config).eval()
     alone = build(own.config).eval()
     alone.load_state_dict(module.state_dict(), strict=False)
@@ -106,7 +106,7 @@ def test_scores_of_ngrams_are_attributed_to_their_tokens(loaded, method):
             added = (module.ngrams(ids) - scores)[:, 1]
     assert sorted(each["p"] for each in found["probs"]) == pytest.approx(sorted(probabilities))
     values = [unpack(each["values"]) for each in (found, expected)]
-    np.testing.assert_allclose(values[0] - values[1], added, atol=1e-4)
+    np.testing.assert_allclose(values[0] - 2 * values[1], added, atol=1e-4)
 
 
 def test_rejects_models_without_classes(loaded):

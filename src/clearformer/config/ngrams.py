@@ -61,8 +61,9 @@ Evidence = LogCountRatio | Uniform
 class Ngrams:
     """A score of each class for every n-gram that a text has, added to the logits of the head.
 
-    The logits of such a model are head_weight * head + scores. A score is scale * evidence * weight. The evidence is counted in the training texts when a run
-    starts, and stays; the weights are learned.
+    The logits of such a model are head_weight * head + scores. A score is scale * evidence *
+    weight: the evidence is counted in the training texts when a run starts, and stays; the weights
+    are learned.
     """
 
     longest: int = 2
@@ -74,7 +75,7 @@ class Ngrams:
     evidence: Evidence = LogCountRatio()
     weight: float = 0.0
     """What every weight starts at; at 1 / scale an untrained score is that of naive Bayes."""
-    head_weight: float = 0.25
+    head_weight: float = 0.1
     """How much the logits of the head count beside the scores; 1: alike, 0: not at all."""
 
     def __post_init__(self) -> None:

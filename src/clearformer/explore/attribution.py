@@ -53,7 +53,7 @@ def attribute(loaded: LoadedModel, request: AttributeRequest, limits: Limits) ->
         return (logits + _ngram_scores(model, rows, attention_mask))[:, chosen]
 
     completeness = None
-    ngrams = _ngram_shares(model, tokens)[:, chosen]  # (T,)
+    ngrams = _ngram_shares(model, tokens, head.classes)[:, chosen]  # (T,)
     if request.method == "occlusion":
         values = occlusion(score, x)
     elif request.method == "grad_x_input":
@@ -134,7 +134,8 @@ def _gradients(score: Score, x: Tensor) -> Tensor:
 
 
 def _logits(model: Transformer, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    return model.head(model.stack(x, attention_mask), attention_mask)  # (B, C)
+    logits: Tensor = model.head(model.stack(x, attention_mask), attention_mask)  # (B, C)
+    return logits * model.head_weight if isinstance(model, NgramTransformer) else logits
 
 
 def _ngram_scores(
@@ -147,10 +148,10 @@ def _ngram_scores(
         return model.ngrams(tokens, attention_mask)
 
 
-def _ngram_shares(model: Transformer, tokens: Tensor) -> Tensor:
+def _ngram_shares(model: Transformer, tokens: Tensor, classes: int) -> Tensor:
     """What each token adds to the logits through n-grams: (T, C)."""
     if not isinstance(model, NgramTransformer):
-        return torch.zeros(tokens.shape[1], model.head.project.out_features)
+        return torch.zeros(tokens.shape[1], classes)
     with torch.no_grad():
         return model.ngrams.shares(tokens)[0].cpu()
 

@@ -1,8 +1,8 @@
 """Scores of n-grams, and a transformer that adds them to the logits of its head.
 
 A transformer from scratch learns slowly which of a million pairs of words ("not good") matter; a
-linear model knows at once, but sees no further than its n-grams. Their logits are added, as in wide
-and deep learning (Cheng et al. 2016).
+linear model learns it in one epoch. Their logits are added, as in wide and deep learning (Cheng et
+al. 2016), but each learns from a loss of its own.
 
 Axes: B batch, T tokens, G n-grams, C classes.
 """
@@ -126,11 +126,7 @@ class NgramScores(nn.Module):
 
 
 class NgramTransformer(Transformer):
-    """A classifier whose logits are head_weight * head + scores of n-grams.
-
-    A linear model sees at once which n-grams matter, and is seldom unsure; a transformer from
-    scratch is less accurate, but doubts other texts.
-    """
+    """A classifier whose logits are head_weight * head + scores of n-grams."""
 
     def __init__(
         self,

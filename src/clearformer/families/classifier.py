@@ -82,8 +82,8 @@ def small() -> ModelConfig:
 def ngrams() -> ModelConfig:
     """Scores of words and word pairs, scaled by naive Bayes, and a small transformer beside them.
 
-    NB-SVM (Wang and Manning 2012) as a part of the model: the transformer learns what the n-grams
-    leave open.
+    NB-SVM (Wang and Manning 2012) as a part of the model. On IMDb it is right by itself; the
+    transformer makes its probabilities better (docs/results.md).
     """
     return replace(
         pairs(),
