@@ -139,7 +139,15 @@ def test_damaged_files_are_rejected_and_write_nothing(byte_model, text, tmp_path
         ({"protocol": {"context": 3, "stride": 4}}, "unknown protocol"),
         ({"protocol": {"context": 2**24, "stride": 1}}, "tokens are the most"),
         (
-            {"online": {"learning_rate": 9.0, "warmup": 1, "updates": 1, "optimizer": "adamw"}},
+            {
+                "online": {
+                    "learning_rate": 9.0,
+                    "warmup": 1,
+                    "updates": 1,
+                    "batch_size": 4,
+                    "optimizer": "adamw",
+                }
+            },
             "`learning_rate` is 9.0, but it must be above 0",
         ),
     ],

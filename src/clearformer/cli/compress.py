@@ -54,6 +54,9 @@ class Compress:
     --online."""
     seed: int = 0
     """Seed of these initial weights."""
+    counts: int | None = None
+    """Mix the predictions with counts of what followed the last 1 to this many tokens so far in the
+    file, at most 8; none: 6 with --from-scratch, otherwise 0, no counts."""
     portable: bool = False
     """Compute so that any CPU, version of torch and number of threads decodes the file; slower."""
     json: bool = False
@@ -80,6 +83,7 @@ class Compress:
                 online=self._online() if self.online else False,
                 from_scratch=self.from_scratch,
                 seed=self.seed,
+                counts=self.counts,
                 portable=self.portable,
                 progress=progress,
             )

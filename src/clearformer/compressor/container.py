@@ -44,6 +44,8 @@ class Header:
     """Parts of the text that are coded side by side."""
     online: Mapping[str, Any] | None
     """How the model is trained while it codes."""
+    counts: int
+    """The longest context of the counts that are mixed with the model; 0: no counts."""
     dtype: str
     machine: Machine | None
     """Versions and CPU; None: portable arithmetic, which does not depend on them."""
@@ -117,6 +119,7 @@ def _packed(header: Header) -> bytes:
         (header.online is not None, 1),
         (header.machine is None, 1),
         (header.tokens == header.length, 1),
+        (header.counts > 0, 1),
     )
     w.hash(header.model).hash(header.tokenizer).hash(header.probe).hash(header.sha256)
     w.number(header.streams).numbers(header.protocol.values()).number(header.length)
@@ -129,12 +132,14 @@ def _packed(header: Header) -> bytes:
         w.number(header.seed)
     if header.online is not None:
         w.settings(header.online)
+    if header.counts:
+        w.number(header.counts)
     w.text(header.name)
     return w.data
 
 
 def _unpacked(r: Reader) -> Header:
-    dtype, kind, seeded, learns, portable, same = r.bits(2, 1, 1, 1, 1, 1)
+    dtype, kind, seeded, learns, portable, same, counted = r.bits(2, 1, 1, 1, 1, 1, 1)
     model, tokenizer, probe, sha256 = map(r.hash, (IDENTITY, SHORT, SHORT, TEXT))
     streams = r.number("streams", 1, MAX_STREAMS)
     protocol = {key: r.number(key, 0, 2**24) for key in PROTOCOLS[kind]}
@@ -160,5 +165,6 @@ def _unpacked(r: Reader) -> Header:
         dtype=DTYPES[dtype],
         seed=r.number("seed", 0, 2**63) if seeded else None,
         online=r.settings() if learns else None,
+        counts=r.number("counts", 1, 255) if counted else 0,
         name=r.text(4096),
     )
