@@ -5,6 +5,7 @@ import pytest
 
 from clearformer.compressor import container
 from clearformer.compressor.container import Header, Machine, min_token_bits, pack, unpack
+from clearformer.compressor.online import Online
 
 MACHINE = Machine(2, "2.13.0+cpu", "x86_64 AuthenticAMD 26/2/1 AVX512 sse4_2 avx avx2 fma")
 
@@ -25,13 +26,7 @@ def header(**changes):
     [
         {"name": "a ä \x1b \udc80", "seed": 2**40},
         {
-            "online": {
-                "learning_rate": 0.1,
-                "warmup": 20,
-                "updates": 1,
-                "batch_size": 4,
-                "optimizer": "muon",
-            },
+            "online": Online.from_scratch().to_json(),
             "counts": 6,
         },
         {"protocol": {"segment": 64, "memory": 0}, "dtype": "bfloat16", "tokens": 2_000_000},

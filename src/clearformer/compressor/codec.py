@@ -8,12 +8,13 @@ with which decoding fails.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,10 +120,10 @@ def compress(
     """
     if from_scratch and not online:
         raise ValueError("`from_scratch` needs `online`: untrained weights predict nothing")
-    data = read_source(source)
     language_model, name = opened(model, seed if from_scratch else None)
     tokenizer = require_tokenizer(language_model)
-    pages = tokenize(data, tokenizer)
+    with open_source(source) as file:
+        pages = tokenize(file, tokenizer)
     arithmetic: Arithmetic = Portable() if portable else native(threads)
     plan = plan_for(
         language_model,
@@ -138,15 +139,15 @@ def compress(
     prepared = arithmetic.prepare(language_model)
     with arithmetic.running(prepared):
         probe = plan.probe(prepared)
-        encoded, curve = _encode(prepared, plan, pages.tokens, len(data), progress)
+        encoded, curve = _encode(prepared, plan, pages.tokens, pages.length, progress)
     header = Header(
         name=name,
         seed=seed if from_scratch else None,
         **_must_match(language_model, plan),
         probe=probe,
         tokens=len(pages.tokens),
-        length=len(data),
-        sha256=hashlib.sha256(data).hexdigest()[: container.TEXT],
+        length=pages.length,
+        sha256=pages.sha256[: container.TEXT],
         table=len(pages.table),
     )
     packed = container.pack(header, pages.table, encoded)
@@ -224,7 +225,11 @@ def _encode(
 
 
 def _decode(
-    model: LanguageModel, plan: Plan, encoded: bytes, count: int, progress: Progress | None
+    model: LanguageModel,
+    plan: Plan,
+    encoded: bytes | memoryview,
+    count: int,
+    progress: Progress | None,
 ) -> Tokens:
     vocabulary = model.config.vocabulary
     kind = next(k for k in (np.uint8, np.uint16, np.uint32) if vocabulary - 1 <= np.iinfo(k).max)
@@ -302,13 +307,19 @@ def _write(
     return bytes(kept) if out is None else None
 
 
-def read_source(source: Source) -> bytes:
+def open_source(source: Source) -> BinaryIO:
+    """An open file with the content of a source."""
     if isinstance(source, bytes | bytearray | memoryview):
-        return bytes(source)
+        return io.BytesIO(source)
     path = Path(os.path.expanduser(source))
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file, but one is needed")
-    return path.read_bytes()
+    return path.open("rb")
+
+
+def read_source(source: Source) -> bytes:
+    with open_source(source) as file:
+        return file.read()
 
 
 def require_tokenizer(model: LanguageModel) -> Tokenizer:

@@ -18,6 +18,7 @@ from typing import Any
 
 from clearformer.compressor.packing import Reader, Writer
 
+Buffer = bytes | memoryview
 MAGIC = b"CLZ\x02"
 OLD_MAGIC = b"CLFZ\x01"  # of versions before the first release
 MAX_STREAMS = 4096
@@ -70,13 +71,13 @@ class Machine:
     cpu: str
 
 
-def pack(header: Header, table: bytes, code: bytes) -> bytes:
+def pack(header: Header, table: Buffer, code: Buffer) -> bytes:
     """The bytes of a file."""
-    rest = _packed(header) + table + code
-    return MAGIC + _check(rest) + rest
+    rest = (_packed(header), table, code)
+    return b"".join((MAGIC, _check(*rest), *rest))
 
 
-def unpack(data: bytes, name: str) -> tuple[Header, bytes, bytes]:
+def unpack(data: bytes, name: str) -> tuple[Header, memoryview, memoryview]:
     """Header, page table and code of a file; ValueError if it is damaged."""
     if data[: len(OLD_MAGIC)] == OLD_MAGIC:
         raise ValueError(
@@ -97,7 +98,7 @@ def unpack(data: bytes, name: str) -> tuple[Header, bytes, bytes]:
     except ValueError as problem:
         raise ValueError(f"{name} has an invalid header: {problem}") from None
     body = memoryview(data)[reader.place :]
-    return header, bytes(body[: header.table]), bytes(body[header.table :])
+    return header, body[: header.table], body[header.table :]
 
 
 def min_token_bits(vocabulary: int, precision: int = 24) -> float:
@@ -105,8 +106,11 @@ def min_token_bits(vocabulary: int, precision: int = 24) -> float:
     return -math.log2(1 - (vocabulary - 1) / 2**precision)
 
 
-def _check(rest: bytes | memoryview) -> bytes:
-    return hashlib.sha256(rest).digest()[:CHECK]
+def _check(*parts: Buffer) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()[:CHECK]
 
 
 def _packed(header: Header) -> bytes:

@@ -105,17 +105,17 @@ class Encoder:
         return words, start, width
 
     def finish(self) -> bytes:
-        return self.coder.get_compressed().astype("<u4").tobytes()
+        return self.coder.get_compressed().astype("<u4", copy=False).tobytes()
 
 
 class Decoder:
     """Decodes the tokens that an `Encoder` encoded."""
 
     def __init__(
-        self, coded: bytes, tokens: NDArray[np.generic], starts: NDArray[np.int64]
+        self, coded: bytes | memoryview, tokens: NDArray[np.generic], starts: NDArray[np.int64]
     ) -> None:
         self.tokens, self.starts = tokens, starts
-        words = np.frombuffer(coded, dtype="<u4").astype(np.uint32)
+        words = np.frombuffer(coded, dtype="<u4").astype(np.uint32, copy=False)
         self.coder = constriction.stream.queue.RangeDecoder(words)
 
     def __call__(self, done: int, table: Frequencies) -> Ids:
