@@ -48,7 +48,7 @@ class Compress:
     online: bool = False
     """Train the model while coding, in the encoder and in the decoder."""
     learning_rate: float | None = None
-    """Learning rate of --online; none: 1e-3, from scratch 0.01 (Muon)."""
+    """Learning rate of --online; none: 5e-4, from scratch 0.01 (Muon)."""
     from_scratch: bool = False
     """Start from the initial weights of a preset, so that no weights have to be shipped; needs
     --online."""

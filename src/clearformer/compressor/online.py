@@ -29,19 +29,19 @@ class Online:
     """Settings of the training, stored in the header of a file.
 
     Attributes:
-        learning_rate (float): After the warmup. Default: 1e-3.
+        learning_rate (float): After the warmup. Default: 5e-4.
         warmup (int): Updates over which the learning rate rises. Default: 20.
         updates (int): Passes over each window. Default: 1.
         batch_size (int): Streams in an optimizer step: fewer make more steps on each window.
-            Default: 4.
+            Default: 2.
         optimizer (str): "adamw", or "muon" for weights that have much to learn: the matrices of
             the blocks by Muon, the others by AdamW. Default: "adamw".
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     warmup: int = 20
     updates: int = 1
-    batch_size: int = 4
+    batch_size: int = 2
     optimizer: str = "adamw"
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Online:
     @classmethod
     def from_scratch(cls) -> Online:
         """Settings for weights that have learned nothing yet."""
-        return cls(learning_rate=0.01, warmup=50, optimizer="muon")
+        return cls(learning_rate=0.01, warmup=50, batch_size=4, optimizer="muon")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -23,9 +23,11 @@ from clearformer.compressor.packing import Reader, varint
 from clearformer.text import Tokenizer
 
 PAGE = 2**20  # bytes that are tokenized together
+MAX_PARTS = 2**28
 SHORTEST = 128  # bytes that are not cut further: a part costs a few bytes of the table
 MAX_RAW = 2**34  # bytes that a page table may hold
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
+DAMAGED = "the page table is damaged"
 Tokens = NDArray[np.generic]  # unsigned integers
 
 
@@ -77,8 +79,11 @@ class _Parts:
             self.split(part[middle:])
 
     def table(self) -> bytes:
-        packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=FILTERS)
         numbers = b"".join(map(varint, (len(self.counts), *self.counts)))
+        # LZMA takes eleven times its dictionary as memory, whatever it packs.
+        dictionary = max(2**12, min(2**26, len(numbers) + len(self.raw)))
+        filters = [{**FILTERS[0], "dict_size": dictionary}]
+        packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=filters)
         return b"".join((packer.compress(numbers), packer.compress(self.raw), packer.flush()))
 
 
@@ -107,29 +112,51 @@ def restore(pages: Pages, tokenizer: Tokenizer) -> Iterator[bytes]:
         for start in range(0, len(pages.tokens), PAGE):
             yield pages.tokens[start : start + PAGE].astype(np.uint8).tobytes()
         return
-    opener = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=FILTERS)
+    table = _TableReader(pages.table)
     try:
-        table = opener.decompress(pages.table, MAX_RAW)
-    except (lzma.LZMAError, EOFError):
-        raise ValueError("the page table is damaged") from None
-    numbers = Reader(table)
-    try:
-        parts = numbers.number("the number of parts", 0, len(table))
-        counts = [numbers.number("the size of a part", 0, MAX_RAW) for _ in range(parts)]
+        parts = table.number("the number of parts", 0, MAX_PARTS)
+        counts = [table.number("the size of a part", 0, MAX_RAW) for _ in range(parts)]
     except ValueError:
-        raise ValueError("the page table is damaged") from None
-    place, at = 0, numbers.place
+        raise ValueError(DAMAGED) from None
+    place = 0
     for index, count in enumerate(counts):
         if index % 2:
-            for start in range(at, at + count, PAGE):
-                yield table[start : min(start + PAGE, at + count)]
-            at += count
+            for start in range(0, count, PAGE):
+                yield table.take(min(PAGE, count - start))
         else:
             text = tokenizer.decode(pages.tokens[place : place + count].astype(np.int64))
             yield text.encode("utf-8", "surrogatepass")
             place += count
-    if place != len(pages.tokens) or at != len(table):
+    if place != len(pages.tokens) or table.rest():
         raise ValueError("the page table does not fit the tokens")
+
+
+class _TableReader(Reader):
+    """Reads a page table, which is unpacked as far as it is read."""
+
+    def __init__(self, packed: bytes | memoryview) -> None:
+        super().__init__(b"")
+        self.unpacker = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=FILTERS)
+        self.packed = packed
+
+    def take(self, count: int) -> bytes:
+        while self.place + count > len(self.data):
+            more = self._more()
+            if not more:
+                raise ValueError(DAMAGED)
+            self.data, self.place = self.data[self.place :] + more, 0
+        return super().take(count)
+
+    def rest(self) -> bool:
+        """Whether anything is left."""
+        return self.place < len(self.data) or bool(self._more())
+
+    def _more(self) -> bytes:
+        packed, self.packed = self.packed, b""
+        try:
+            return self.unpacker.decompress(packed, PAGE)
+        except (lzma.LZMAError, EOFError):
+            return b""
 
 
 def _lossless(part: bytes, tokenizer: Tokenizer) -> Tokens | None:
