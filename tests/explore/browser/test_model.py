@@ -107,7 +107,7 @@ def test_explorer_opens_on_the_model(visit, explorer_server):
 
 
 def test_lessons_lead_on_and_panels_are_presented(visit):
-    page = visit.go("home", model="gpt2", lesson=3, ready="#model-picture .strip")
+    page = visit.go("home", model="gpt2", ready="#model-picture .strip")
     page.click("#lesson-next")
     page.wait_for_selector("output[data-n]")  # the first lesson of Attention
     assert "view=attention" in page.url
@@ -116,7 +116,7 @@ def test_lessons_lead_on_and_panels_are_presented(visit):
     page = visit.go("norm", model="gpt2", ready="#component")
     page.click("#present")
     page.wait_for_selector(".presented")
-    assert page.locator("main .main .sheet:visible").count() == 1
+    assert page.locator("main .sheet:visible").count() == 1
     page.locator("main").focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".presented #component")

@@ -1,8 +1,12 @@
+import steps from "../lessons/course.json";
+import { remembered } from "./strings";
+
 /** The whole state of the page, which is also its address: what is not here is not remembered. */
 const start = {
   view: "home",
   sub: "model",
   theme: "",
+  lang: "",
   model: "",
   checkpoint: "",
   text: null as string | null,
@@ -24,9 +28,12 @@ const start = {
   between: "",
   join: false,
   log: false,
-  lesson: 0,
+  step: "", // the place in the course: see lib/course.svelte.ts
+  quiz: true, // whether the steps of the course ask first
+  guess: "", // what was answered: see lib/guesses.svelte.ts
   guide: true,
   present: false,
+  drawer: false, // the code, while presenting
   // home, norm, mlp
   open: 0,
   norm: "attention",
@@ -92,6 +99,7 @@ export function address(): string {
   return "#" + found.toString();
 }
 
+/** The state that an address or a saved page names; of the language, else the last that was chosen. */
 export function restore(from: Record<string, unknown>): void {
   for (const name of Object.keys(start) as (keyof State)[]) {
     const given = from[name];
@@ -102,10 +110,14 @@ export function restore(from: Record<string, unknown>): void {
     else if (typeof start[name] === "boolean") table[name] = String(given) === "true";
     else table[name] = String(given);
   }
+  page.lang ||= remembered();
 }
 
 export function restoreHash(hash: string): void {
-  restore(Object.fromEntries(new URLSearchParams(hash.replace(/^#/, ""))));
+  const given = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
+  // A step of the course names its page; what else the address says comes after it.
+  const step: { view: string; where?: object; set?: object } | undefined = given.view ? undefined : steps.find((each) => each.id === given.step);
+  restore({ ...(step && { view: step.view, ...step.where, ...step.set }), ...given });
   page.view = aliases[page.view] ?? page.view;
   // A run and its model have one name.
   if (page.run && !page.model) page.model = page.run;
@@ -133,7 +145,7 @@ export function open(view: string, more: Partial<State> = {}): void {
     Object.assign(page, borrowed.before);
     borrowed.before = undefined;
   }
-  Object.assign(page, { view, lesson: 0, ...more });
+  Object.assign(page, { view, ...more });
 }
 
 /** A place in the text that means its last token. */
