@@ -149,6 +149,9 @@ class PartNames:
     def _table(self):
         return lambda part: self["embedding"](part).token.weight.shape
 
+    def _pairs(self):
+        return lambda part: self["embedding"](part).neighbours.table.weight.shape
+
     def _embedding(self):
         names = {"self": "embedding", "encoder": "source_embedding", "decoder": "target_embedding"}
         return lambda part: getattr(self.loaded.model.module, names[part])
