@@ -76,8 +76,10 @@ def page(name: str, files: list[Path]) -> str:
         if module != name:
             parts += [f"``{module}``", "-" * (len(module) + 4), ""]
         parts += [f".. automodule:: {module}", "   :members:", "   :show-inheritance:"]
-        # What a package re-exports is documented where it is defined; the front door lists its own.
-        parts += [""] if module == "clearformer" else ["   :ignore-module-all:", ""]
+        # What a package re-exports is documented where it is defined; the front door lists its own,
+        # with the methods that Model has from its base classes.
+        front_door = module == "clearformer"
+        parts += ["   :inherited-members:" if front_door else "   :ignore-module-all:", ""]
     return "\n".join(parts)
 
 

@@ -100,9 +100,19 @@ def test_uses_other_port_if_taken_and_adds_token_to_address(clearformer, served,
     assert server.port != port
 
 
+def test_opens_a_step_of_the_course(clearformer, served, tmp_path):
+    token = "a token with spaces & more"
+    done = clearformer(
+        "explore", str(tmp_path), "--no-browser", "--open", "heads", "--token", token
+    )
+    assert done.code == 0, done.err
+    assert "/?token=a%20token%20with%20spaces%20%26%20more#step=heads (" in done.out
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
+        (["--open", "head s"], "there is no step 'head s' in the course: did you mean 'heads'?"),
         (["nowhere"], "there is no folder nowhere: give a run, or leave it out"),
         (["--host", "0.0.0.0"], "host is 0.0.0.0, which other machines can reach: add --token"),
         (["--token", "short"], "the token has 5 characters, but it must have at least 16"),

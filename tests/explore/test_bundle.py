@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "clearformer" / "explore" / "static"
 LICENSES = STATIC / "LICENSES.txt"
-LOADED = ["BUILD.json", "explorer.css", "explorer.js", "index.html"]
-FILES = ["BUILD.json", "LICENSES.txt", "explorer.css", "explorer.js", "index.html"]
+LOADED = ["BUILD.json", "course.json", "explorer.css", "explorer.js", "index.html"]
+FILES = ["BUILD.json", "LICENSES.txt", "course.json", "explorer.css", "explorer.js", "index.html"]
 # What builds and checks the page, and leaves nothing in it.
 TOOLS = {"@sveltejs/vite-plugin-svelte", "svelte-check", "typescript", "vite"}
 

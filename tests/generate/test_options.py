@@ -1,4 +1,4 @@
-"""Generation options: validated alone, then prepared for a model (tests/test_model.py)."""
+"""Generation options: validated alone, then prepared for a model (tests/model)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Evaluation of an opened model (with data and int8: tests/test_model.py, tests/cli)."""
+"""Evaluation of an opened model (with data and int8: tests/model, tests/cli)."""
 
 from clearformer.runs.evaluate_model import Evaluation
 from clearformer.tasks.task import Report

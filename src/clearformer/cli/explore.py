@@ -29,6 +29,8 @@ class Explore:
     """Port to listen on; a free one if it is 0 or taken."""
     browser: bool = True
     """Open a browser (--no-browser: only print the address)."""
+    open: str | None = None
+    """Step of the course to open, such as heads or positions; the page lists all of them."""
     host: str = "127.0.0.1"
     """Address to listen on; one that other machines can reach needs --token."""
     token: str | None = None
@@ -48,6 +50,7 @@ class Explore:
             raise ValueError(
                 f"the explorer needs {missing.name}: pip install 'clearformer[explore]'"
             ) from None
+        from clearformer.explore import course
         from clearformer.explore.app import create_app
         from clearformer.explore.library import Library
         from clearformer.explore.limits import Limits
@@ -55,12 +58,13 @@ class Explore:
         from clearformer.explore.token_cookie import require_token
         from clearformer.http_server.gate import allowed_hosts
 
+        fragment = "" if self.open is None else course.step(self.open).fragment
         require_token(self.host, self.token)
         limits = Limits(max_tokens=self.max_tokens)
         library = Library(self._model_folders(), allow_bin=self.allow_bin)
         app = create_app(library, token=self.token, hosts=allowed_hosts(self.host), limits=limits)
         server = Server(app, self.host, self.port)
-        address = self._address(server.port)
+        address = self._address(server.port) + fragment
         if self.port not in (0, server.port):
             tell(f"note: port {self.port} is taken, so another one was chosen")
         count = len(library.models())

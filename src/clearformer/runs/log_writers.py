@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from clearformer import safe_files
 from clearformer.arguments import as_path
@@ -54,7 +54,7 @@ class WandbWriter:
             name=folder.resolve().name,
             dir=str(folder),
             config=dict(config),
-            mode=os.environ.get("WANDB_MODE", "offline"),
+            mode=cast(Any, os.environ.get("WANDB_MODE", "offline")),
             settings=wandb.Settings(silent=True),
         )
 

@@ -78,7 +78,7 @@ def test_explorer_opens_on_the_model(visit, explorer_server):
 
 
 def test_lessons_lead_on_and_panels_are_presented(visit):
-    page = visit.go("home", model="gpt2", lesson=3, ready="#model-picture .strip")
+    page = visit.go("home", model="gpt2", ready="#model-picture .strip")
     page.click("#lesson-next")
     page.wait_for_selector("output[data-n]")  # the first lesson of Attention
     assert "view=attention" in page.url

@@ -1,3 +1,5 @@
+import steps from "../lessons/course.json";
+
 /** The whole state of the page, which is also its address: what is not here is not remembered. */
 const start = {
   view: "home",
@@ -24,7 +26,7 @@ const start = {
   between: "",
   join: false,
   log: false,
-  lesson: 0,
+  step: "", // the place in the course: see lib/course.svelte.ts
   guide: true,
   present: false,
   // home, norm, mlp
@@ -105,7 +107,10 @@ export function restore(from: Record<string, unknown>): void {
 }
 
 export function restoreHash(hash: string): void {
-  restore(Object.fromEntries(new URLSearchParams(hash.replace(/^#/, ""))));
+  const given = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
+  // A step of the course names its page; what else the address says comes after it.
+  const step: { view: string; where?: object; set?: object } | undefined = given.view ? undefined : steps.find((each) => each.id === given.step);
+  restore({ ...(step && { view: step.view, ...step.where, ...step.set }), ...given });
   page.view = aliases[page.view] ?? page.view;
   // A run and its model have one name.
   if (page.run && !page.model) page.model = page.run;
@@ -133,7 +138,7 @@ export function open(view: string, more: Partial<State> = {}): void {
     Object.assign(page, borrowed.before);
     borrowed.before = undefined;
   }
-  Object.assign(page, { view, lesson: 0, ...more });
+  Object.assign(page, { view, ...more });
 }
 
 /** A place in the text that means its last token. */

@@ -73,10 +73,15 @@ export function href(target: Target): string {
   return "#" + new URLSearchParams(found.map(([name, value]) => [name, String(value)])).toString();
 }
 
-/** Follow a link inside the page; another tab or window is left to the browser. */
-export function follow(event: MouseEvent, target: Target): void {
-  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+/** Whether a link is followed inside the page; another tab or window is left to the browser. */
+export function follows(event: MouseEvent): boolean {
+  if (event.metaKey || event.ctrlKey || event.shiftKey) return false;
   event.preventDefault();
+  return true;
+}
+
+export function follow(event: MouseEvent, target: Target): void {
+  if (!follows(event)) return;
   if (target.view && target.view !== page.view) open(target.view, target);
   else Object.assign(page, target);
 }
