@@ -70,6 +70,8 @@ function record(): Plugin {
       }
       const build = { sources: hash.digest("hex"), files: named.length };
       writeFileSync(join(out, "BUILD.json"), JSON.stringify(build, null, 2) + "\n");
+      for (const name of readdirSync(join(here, "src")).filter((each) => /^strings\.(?!en)\w+\.json$/.test(each)))
+        writeFileSync(join(out, name), JSON.stringify(JSON.parse(readFileSync(join(here, "src", name), "utf8"))) + "\n");
       writeFileSync(join(out, "index.html"), readFileSync(join(here, "index.html")));
       // The steps of the course, for the command line and the documentation.
       writeFileSync(join(out, "course.json"), readFileSync(join(here, "src/lessons/course.json")));

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from clearformer.config import RunConfig
+from clearformer.explore import export
 from clearformer.families import preset
 from clearformer.families.recipes import recipe
 from clearformer.plan.planner import plan
@@ -22,7 +23,8 @@ WEB = ROOT / "web"
 STATIC = ROOT / "src" / "clearformer" / "explore" / "static"
 LICENSES = STATIC / "LICENSES.txt"
 LOADED = ["BUILD.json", "course.json", "explorer.css", "explorer.js", "index.html"]
-FILES = ["BUILD.json", "LICENSES.txt", "course.json", "explorer.css", "explorer.js", "index.html"]
+LANGUAGES = [f"strings.{name}.json" for name in export.LANGUAGES]
+FILES = [*LOADED[:1], "LICENSES.txt", *LOADED[1:], *LANGUAGES]
 # What builds and checks the page, and leaves nothing in it.
 TOOLS = {"@sveltejs/vite-plugin-svelte", "svelte-check", "typescript", "vite"}
 
@@ -56,10 +58,12 @@ def test_bundle_is_small():
     content = [(STATIC / name).read_bytes() for name in LOADED]
     assert sum(map(len, content)) <= 600 * 1024
     assert sum(len(gzip.compress(each, 9)) for each in content) <= 190 * 1024
+    # A page loads one language besides English, if any.
+    assert all(len((STATIC / name).read_bytes()) <= 80 * 1024 for name in LANGUAGES)
 
 
 def test_bundle_names_no_other_host():
-    for name in LOADED:
+    for name in (*LOADED, *LANGUAGES):
         text = (STATIC / name).read_text()
         hosts = set(re.findall(r"https?://([\w.-]+)", text))
         assert hosts <= {"www.w3.org"}, name  # the names of SVG and MathML, never fetched

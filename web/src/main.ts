@@ -8,9 +8,9 @@ import { page, restore, restoreHash } from "./lib/page.svelte";
 export function show(el: HTMLElement, given: { view?: string; payload?: Payload; api?: Api }): () => void {
   if (given.payload) restore({ ...given.payload.state, view: given.payload.view });
   if (given.view) restore({ ...given.payload?.state, view: given.view });
-  if (location.hash.length > 1) restoreHash(location.hash);
+  if (location.hash.length > 1 || !given.payload) restoreHash(location.hash);
   // On a narrow screen the picture comes first; the lesson opens when it is asked for.
-  else if (innerWidth < 900) page.guide = false;
+  if (location.hash.length <= 1 && innerWidth < 900) page.guide = false;
   const api = given.api ?? new Frozen(given.payload ?? { view: "", state: {}, responses: {} });
   const app = mount(App, { target: el, props: { api, only: given.payload?.only_query ?? false } });
   return () => void unmount(app);

@@ -17,7 +17,6 @@ import Watched from "./views/Watched.svelte";
 
 export interface View {
   id: string;
-  name: string;
   free: boolean; // shows something without a model
   saved?: boolean; // only in files that Python writes
   component: Component<{ model?: Model; models: Model[]; limits: Record<string, number> }>;
@@ -25,17 +24,20 @@ export interface View {
 
 /** The pages, in the order of the tabs. */
 export const views = [
-  { id: "home", name: s.views.home, free: false, component: Home },
-  { id: "attention", name: s.views.attention, free: true, component: Attention },
-  { id: "norm", name: s.views.norm, free: false, component: Norm },
-  { id: "mlp", name: s.views.mlp, free: false, component: Mlp },
-  { id: "order", name: s.views.order, free: false, component: Order },
-  { id: "generate", name: s.views.generate, free: false, component: Generate },
-  { id: "compress", name: s.views.compress, free: false, component: Compress },
-  { id: "training", name: s.views.training, free: true, component: Training },
-  { id: "stream", name: s.views.stream, free: false, component: Stream },
-  { id: "tasks", name: s.views.tasks, free: true, component: Tasks },
-  { id: "reach", name: s.views.reach, free: true, component: Reach },
-  { id: "compare", name: s.views.compare, free: false, component: Compare },
-  { id: "watched", name: s.watched.tab, free: true, saved: true, component: Watched },
+  { id: "home", free: false, component: Home },
+  { id: "attention", free: true, component: Attention },
+  { id: "norm", free: false, component: Norm },
+  { id: "mlp", free: false, component: Mlp },
+  { id: "order", free: false, component: Order },
+  { id: "generate", free: false, component: Generate },
+  { id: "compress", free: false, component: Compress },
+  { id: "training", free: true, component: Training },
+  { id: "stream", free: false, component: Stream },
+  { id: "tasks", free: true, component: Tasks },
+  { id: "reach", free: true, component: Reach },
+  { id: "compare", free: false, component: Compare },
+  { id: "watched", free: true, saved: true, component: Watched },
 ] as View[];
+
+/** The name of a page, in the language that is shown. */
+export const nameOf = (id: string): string => (s.views as Record<string, string>)[id] ?? id;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import html
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,6 +22,8 @@ from clearformer.http_server.errors import bad_field, too_big, too_slow
 CSP = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
 )
+
+LANGUAGES = ("de", "es", "fr", "zh")  # besides English, which is part of the bundle
 
 
 class Request(NamedTuple):
@@ -152,10 +155,20 @@ def document(payload: Mapping[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<div id="explorer"></div>\n'
+        f'<script type="application/json" id="languages">{languages()}</script>\n'
         f'<script type="application/json" id="payload">{data}</script>\n'
         f'<script type="module" src="data:text/javascript;base64,{script}"></script>\n'
         "</body>\n</html>\n"
     )
+
+
+def languages() -> str:
+    """The sentences of the page in all languages but English, compressed: JSON without `<`."""
+    packed = {
+        name: base64.b64encode(gzip.compress(static(f"strings.{name}.json"), mtime=0)).decode()
+        for name in LANGUAGES
+    }
+    return json.dumps(packed)
 
 
 def static(name: str) -> bytes:

@@ -50,7 +50,7 @@ def sweep(still_visit, loaded, explorer_server, recomputed):
         page.wait_for_function(QUIET)
         page.wait_for_timeout(100)  # what was asked for after the first answer
         page.wait_for_function(QUIET)
-        given = dict(facts or {})
+        given = {**(facts or {}), **{name: state[name] for name in ("off", "set") if name in state}}
         if act:
             given |= act(page) or {}
         model = loaded(kind)
@@ -117,7 +117,9 @@ ALL = [
           kinds=("original",), least=20),
     Swept("mlp", "#unit ~ .vectors", state={"layer": 1, "d": 5}, least=90),
     Swept("mlp", "#unit ~ .vectors", state={"part": "decoder", "i": 0}, kinds=("original",)),
-    Swept("attention", LADDER, least=60),
+    Swept("attention", "#edit-top td[data-after]", least=60),
+    Swept("attention", "#edit-top td[data-after]", kinds=("generator", "modern"),
+          state={"off": "self.1.0,self.0.m", "set": "self.0.1.3.1.0.75", "i": 3, "head": 1}),
     # One segment of a memory is the whole text here.
     Swept("order", "#verdict-on [data-error]", order),
     Swept("stream", "table.lens td[data-id]", kinds=tuple(k for k in KINDS if k != "classifier")),

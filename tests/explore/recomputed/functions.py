@@ -72,6 +72,16 @@ def numbers(pattern):
     return [n for each in fields for n in ([each] if isinstance(each, int) else numbers(each))]
 
 
+def rescaled(row, fixed):
+    """A row of weights with some of them set, and the others scaled so that it sums to 1."""
+    row = tensor(row).clone()
+    others = [n for n in range(len(row)) if n not in fixed]
+    row[others] *= (1 - sum(fixed.values())) / float(row[others].sum())
+    for n, weight in fixed.items():
+        row[n] = weight
+    return row
+
+
 def progress(curve):
     """The last loss, its change over a hundred steps, and how many steps these were."""
     steps = list(curve)
@@ -87,7 +97,8 @@ FUNCTIONS = {
     "softmax": softmax, "entropy": entropy, "greedy": greedy, "kept": kept, "interval": interval,
     "norm": lambda x: float(tensor(x).norm()), "exp": lambda x: tensor(x).exp(),
     "sqrt": math.sqrt, "ceil": math.ceil, "smoothed": smoothed, "progress": progress,
-    "numbers": numbers, "shape": lambda layers: list(layers[0].shape), "len": len, "abs": abs,
+    "numbers": numbers,
+    "rescaled": rescaled, "shape": lambda layers: list(layers[0].shape), "len": len, "abs": abs,
     "xz": lambda text: len(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)),
     "rank": lambda p, id: int((p > p[id]).sum()),
 }  # fmt: skip

@@ -22,6 +22,7 @@ from clearformer.explore.traced_model import encode_source
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
+from clearformer.interventions import attention, edit, head, mlp
 
 from .functions import FUNCTIONS, most, softmax, tensor
 from .parts import PartNames, Traced
@@ -149,12 +150,24 @@ class Names(PartNames, dict):
     def _loss(self):
         return math.log(2) * float(tensor(self["bits"][1:]).mean())
 
-    # The pages are opened without a change of the model; test_change.py makes some.
     def _edited(self):
-        return self["logits"]
+        """The logits with the heads that the address switches off, and the weights that it sets."""
+        off = [each.split(".") for each in self.facts.get("off", "").split(",") if each]
+        cells = [each.split(".", 5) for each in self.facts.get("set", "").split(",") if each]
+        zero = [
+            mlp(int(layer), part) if which == "m" else head(int(layer), int(which), part)
+            for part, layer, which in off
+        ]
+        weights = {
+            attention(int(layer), int(h), part)[int(i), int(j)]: float(weight)
+            for part, layer, h, i, j, weight in cells
+        }
+        with edit(self.loaded.model, zero=zero, weights=weights):
+            return trace(self.loaded.model, self.given).logits.double()
 
     def _edited_loss(self):
-        return self["loss"]
+        ids = torch.tensor(self.traced.trace.input.queries(self.config.writing_part))
+        return float(torch.nn.functional.cross_entropy(self["edited"][:-1], ids[1:]))
 
     def _characters(self):
         model = self.loaded.model

@@ -62,7 +62,7 @@ async function asked(path: string, init: RequestInit): Promise<Response> {
     return await fetch(path, init);
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    throw new Refusal("offline", "the server does not answer", "start it again with: clearformer explore");
+    throw new Refusal("offline", s.errors.offline, s.errors.offlineHint);
   }
 }
 

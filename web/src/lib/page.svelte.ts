@@ -1,10 +1,12 @@
 import steps from "../lessons/course.json";
+import { remembered } from "./strings";
 
 /** The whole state of the page, which is also its address: what is not here is not remembered. */
 const start = {
   view: "home",
   sub: "model",
   theme: "",
+  lang: "",
   model: "",
   checkpoint: "",
   text: null as string | null,
@@ -94,6 +96,7 @@ export function address(): string {
   return "#" + found.toString();
 }
 
+/** The state that an address or a saved page names; of the language, else the last that was chosen. */
 export function restore(from: Record<string, unknown>): void {
   for (const name of Object.keys(start) as (keyof State)[]) {
     const given = from[name];
@@ -104,6 +107,7 @@ export function restore(from: Record<string, unknown>): void {
     else if (typeof start[name] === "boolean") table[name] = String(given) === "true";
     else table[name] = String(given);
   }
+  page.lang ||= remembered();
 }
 
 export function restoreHash(hash: string): void {

@@ -68,7 +68,7 @@ export function headPage(plan: Blueprint): Target {
 
 /** The address of a target, with the model and the text of this page. */
 export function href(target: Target): string {
-  const carried = { model: page.model, checkpoint: page.checkpoint, text: page.text, target: page.target };
+  const carried = { model: page.model, checkpoint: page.checkpoint, text: page.text, target: page.target, lang: page.lang };
   const found = Object.entries({ ...carried, ...target }).filter(([, value]) => value !== null && value !== "");
   return "#" + new URLSearchParams(found.map(([name, value]) => [name, String(value)])).toString();
 }
