@@ -6,7 +6,7 @@ The steps follow the order of the post. The page is built from the same file as 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -25,6 +25,7 @@ class Step:
     where: Mapping[str, Any] = field(default_factory=dict)  # the part of the page
     set: Mapping[str, Any] = field(default_factory=dict)  # what the reader may change there
     lit: str | None = None  # the panel that the step speaks of
+    beside: Sequence[str] = ()  # panels that are presented with it
     formula: str | None = None
     post: str | None = None  # the formula of a model that normalizes after each part
     code: str | None = None  # what the code panel shows

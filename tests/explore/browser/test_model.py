@@ -87,7 +87,7 @@ def test_lessons_lead_on_and_panels_are_presented(visit):
     page = visit.go("norm", model="gpt2", ready="#component")
     page.click("#present")
     page.wait_for_selector(".presented")
-    assert page.locator("main .main .sheet:visible").count() == 1
+    assert page.locator("main .sheet:visible").count() == 1
     page.locator("main").focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".presented #component")

@@ -195,6 +195,27 @@ def test_numbers_of_training_and_lessons(sweep):
     assert count > 200
 
 
+@pytest.mark.parametrize("kind", ["generator", "original"])
+def test_numbers_of_answers(sweep, kind):
+    """What the course tells of its questions."""
+
+    def show(page):
+        page.click("#show-answer")
+        page.wait_for_selector("#answer[data-right] [data-source]")
+
+    sweep(kind, "attention", "#show-answer", show, target=start, step="ladder")
+    sweep(kind, "stream", "#show-answer", show, target=start, step="what-parts-add")
+    sweep(kind, "norm", "#show-answer", show, target=start, step="norm")
+    sweep(kind, "mlp", "#show-answer", show, target=start, step="mlp")
+    if kind == "generator":
+        sweep(kind, "generate", "#show-answer", show, step="next-token")
+        sweep(kind, "generate", "#show-answer", show, step="temperature")
+        sweep(kind, "generate", "#show-answer", show, step="surprise")
+        sweep(kind, "attention", "#show-answer", show, sub="root", step="root")
+        sweep(kind, "reach", "#show-answer", show, step="reach")
+        sweep(kind, "reach", "#show-answer", show, reach="memory", step="memory")
+
+
 def test_disagreement_is_found(recomputed):
     """The comparison itself can fail."""
     assert recomputed.disagreement("−0.58", -0.5801) is None

@@ -9,10 +9,12 @@ export interface Step {
   view: string;
   where: Partial<State>; // the part of the page where the step belongs
   set: Partial<State>; // what is set on the way in, and may be changed there
-  lit?: string;
+  lit?: string; // the panel that it speaks of, and those that are presented with it
+  beside?: string[];
   formula?: string;
   post?: string; // the formula for a model that normalizes after each part
   code?: string;
+  ask?: string; // the question that it begins with: see lib/questions.ts
 }
 
 /** All steps, in the order of the post. */

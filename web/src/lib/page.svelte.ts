@@ -29,8 +29,11 @@ const start = {
   join: false,
   log: false,
   step: "", // the place in the course: see lib/course.svelte.ts
+  quiz: true, // whether the steps of the course ask first
+  guess: "", // what was answered: see lib/guesses.svelte.ts
   guide: true,
   present: false,
+  drawer: false, // the code, while presenting
   // home, norm, mlp
   open: 0,
   norm: "attention",
