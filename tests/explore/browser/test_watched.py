@@ -6,8 +6,7 @@ from torch import nn
 
 import clearformer as cf
 
-
-HOSTILE = "</script><img src=x onerror=\"window.ran = 1\">{{7*7}}<!--"
+HOSTILE = '</script><img src=x onerror="window.ran = 1">{{7*7}}<!--'
 
 
 def test_hostile_names_are_shown_as_text(browser, tmp_path):
