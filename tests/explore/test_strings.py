@@ -17,11 +17,12 @@ NOT_SENTENCES = {"command", "commands", "noModelCommand"}
 SIGNS = re.compile(r"\d+|[√÷×·−∞Σμεγβ←→↑↓½¼₁₂⁴%+=|·]")
 # Words of the field that a language writes as in English.
 SAME = {
-    "de": "attention block embedding loss pause prompt text token training",
-    "es": "bits bytes causal checkpoint divisor embedding error logit logits tensor token tokens",
-    "fr": "attention axes bits causal checkpoint classes code compression embedding logit logits"
-    " occlusion pages pause position positions rotation score scores segment source surprise token"
-    " validation",
+    "de": "attention block code embedding embeddings loss pause prompt text token training",
+    "es": "bits bytes causal checkpoint divisor embedding embeddings error logit logits tensor"
+    " token tokens",
+    "fr": "attention axes bits causal checkpoint classes code compression embedding embeddings"
+    " logit logits occlusion pages pause position positions rotation score scores segment"
+    " source surprise token tokens validation",
     "zh": "logit logits token",
 }
 NAMES = {"alibi", "mlp", "softmax", "top"}  # top-k

@@ -10,6 +10,7 @@ import Mlp from "./views/Mlp.svelte";
 import Norm from "./views/Norm.svelte";
 import Order from "./views/Order.svelte";
 import Reach from "./views/Reach.svelte";
+import Space from "./views/Space.svelte";
 import Stream from "./views/Stream.svelte";
 import Tasks from "./views/Tasks.svelte";
 import Training from "./views/Training.svelte";
@@ -29,6 +30,7 @@ export const views = [
   { id: "norm", free: false, component: Norm },
   { id: "mlp", free: false, component: Mlp },
   { id: "order", free: false, component: Order },
+  { id: "space", free: false, component: Space },
   { id: "generate", free: false, component: Generate },
   { id: "compress", free: false, component: Compress },
   { id: "training", free: true, component: Training },

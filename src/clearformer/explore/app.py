@@ -25,6 +25,7 @@ from clearformer.explore.routes import (
     export,
     generate,
     lessons,
+    maps,
     models,
     parts,
     runs,
@@ -43,7 +44,7 @@ from clearformer.http_server.gate import (
     error_response,
 )
 
-ROOMS = (models, traces, parts, edits, stream, generate, runs, tasks, lessons, export)
+ROOMS = (models, traces, parts, maps, edits, stream, generate, runs, tasks, lessons, export)
 ROUTERS = [each.router for each in ROOMS]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {

@@ -12,9 +12,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -40,6 +41,7 @@ class LoadedModel:
     entry: ModelEntry
     checkpoint: str
     model: TracedModel
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)  # by a view
 
     @property
     def config(self) -> AnyModelConfig:

@@ -13,6 +13,7 @@ from torch import Tensor
 from clearformer.config import RelativeXL, Rotary
 from clearformer.core.embedding import Embedding
 from clearformer.explore import arrays
+from clearformer.explore.embedding_map import added_positions
 from clearformer.explore.lessons import angles, similarity
 from clearformer.explore.library import LoadedModel
 from clearformer.http_server.errors import wrong_kind
@@ -37,8 +38,7 @@ def position_vectors(loaded: LoadedModel) -> tuple[str, Tensor]:
     config, model = loaded.config, loaded.model.module
     count = min(config.length, MAX_POSITIONS)
     embedding = next(each for each in model.modules() if isinstance(each, Embedding))
-    indices = torch.arange(count, device=loaded.model.device)
-    added = config.position.added(indices, config.width, embedding.position)
+    added = added_positions(config, embedding, count)
     if added is not None:
         return type(config.position).__name__.lower(), added
     match config.position:

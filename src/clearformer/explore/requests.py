@@ -6,7 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearformer.explore.limits import MAX_EXPORTED, MAX_NEW_TOKENS, MAX_TEXT, MAX_TOKENS
+from clearformer.explore.limits import (
+    MAX_EXPORTED,
+    MAX_NEW_TOKENS,
+    MAX_SENTENCES,
+    MAX_TEXT,
+    MAX_TOKENS,
+)
 
 Mask = Literal["model", "none", "causal"]
 Part = Literal["self", "encoder", "decoder", "cross"]
@@ -75,6 +81,20 @@ class GenerateRequest(ModelRequest):
     forced: Annotated[Ids, Field(max_length=MAX_NEW_TOKENS)] = []
     report_from: Annotated[int, Field(ge=0)] | None = None  # forced tokens to report as well
     logits: bool = False  # whether to report the logits of new tokens
+
+
+class MapRequest(TextRequest):
+    """A map of embeddings on the axes of one checkpoint; of the tokens, those of the text."""
+
+    kind: Literal["tokens", "positions", "sentences"] = "tokens"
+    texts: Annotated[list[Text], Field(max_length=MAX_SENTENCES)] = []
+    part: Literal["self", "encoder", "decoder"] | None = None
+    axes: Id | None = None  # a checkpoint; None: the shown one
+
+
+class NeighboursRequest(MapRequest):
+    index: Index
+    count: Annotated[int, Field(ge=1, le=50)] = 10
 
 
 class AttributeRequest(TextRequest):

@@ -6,6 +6,7 @@ ablate(model, "The cat sat on the")              # which heads and MLPs matter
 patch(model, clean, corrupted, right=" Mary", wrong=" John").values
 """
 
+from clearformer.explore.embedding_map import Axes, EmbeddingMap, embedding_map
 from clearformer.interpretability.ablation import Ablation, ablate
 from clearformer.interpretability.attribution import LogitAttribution, direct_logit_attribution
 from clearformer.interpretability.head_scores import HeadScores, head_scores, previous_token_scores
@@ -17,6 +18,8 @@ from clearformer.interpretability.watch import Watch, WatchedAttention, watch
 
 __all__ = [
     "Ablation",
+    "Axes",
+    "EmbeddingMap",
     "HeadScores",
     "LogitAttribution",
     "PatchGrid",
@@ -26,6 +29,7 @@ __all__ = [
     "ablate",
     "attention_rollout",
     "direct_logit_attribution",
+    "embedding_map",
     "head_scores",
     "linear_probes",
     "logit_difference",

@@ -13,6 +13,7 @@ PAGES = {
     "plain": ({"view": "attention", "sub": "plain"}, "output[data-n]"),
     "root": ({"view": "attention", "sub": "root"}, "[data-sd]"),
     "order": ({"model": "gpt2"}, "#verdict-on [data-error]"),
+    "space": ({"model": "gpt2"}, "#near td"),
     "generate": ({"model": "gpt2"}, "#bars tr[data-p]"),
     "training": ({"run": "gpt2"}, "#summary"),
     "stream": ({"model": "gpt2"}, "table.lens"),

@@ -72,6 +72,7 @@ def test_exported_file_works_in_sandboxed_frame(browser, saved):
     [
         ("order", {"model": "gpt2"}, "#verdict-on [data-error]"),
         ("generate", {"model": "gpt2"}, "#bars tr[data-p]"),
+        ("space", {"model": "gpt2"}, "#near td"),
         ("stream", {"model": "gpt2"}, "table.lens"),
         ("training", {"run": "gpt2"}, "#summary"),
     ],

@@ -147,6 +147,20 @@ def test_every_page_is_swept():
     assert there - here == {"watched"}  # in saved files only: test_watched.py
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "gpt2"])
+def test_numbers_of_maps(sweep, kind, explorer_server):
+    text = {"text": SAMPLES.get(kind, "The cat sat on the mat")}
+    count = sweep(kind, "space", "#near td", target=start, **text)
+    positions = "#none" if kind in ("xl", "modern") else "#near td"
+    count += sweep(kind, "space", positions, target=start, space="positions")
+    texts = ["the cat sat", "a good film", "to be or not", "the cat and the dog"]
+    count += sweep(kind, "space", "#near td", facts={"texts": texts}, target=start,
+                   space="sentences", texts="\n".join(texts))  # fmt: skip
+    if kind == "gpt2":  # the vectors of one checkpoint on the axes of another
+        count += sweep(kind, "space", "#near td", target=start, checkpoint="step-10", **text)
+    assert count > 30
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 def test_numbers_of_generate_and_compression(sweep, kind, loaded):
     def write(page):

@@ -13,12 +13,12 @@ from clearformer.core.patterns import Causal, Local, Strided
 from clearformer.data.masking import UNITS, MaskingPolicy, TokenMasker
 from clearformer.explore import attribution, coding, lessons
 from clearformer.explore.inputs import decoder_input_ids
-from clearformer.explore.limits import Limits
+from clearformer.explore.limits import MAX_MAP_POINTS, Limits
 from clearformer.explore.recording import attentions
 from clearformer.explore.requests import AttributeRequest
 from clearformer.explore.token_display import token_bytes
 from clearformer.explore.trace import trace
-from clearformer.explore.traced_model import encode_source
+from clearformer.explore.traced_model import encode, encode_source
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
@@ -73,6 +73,7 @@ class Names(PartNames, dict):
             d_hidden=config.hidden,
             segment=config.length,
             memory=config.memory,
+            max_len=config.length,
             d_head=config.resolved_head_width,
             vocab_size=config.vocabulary,
             n_params=sum(p.numel() for p in module.parameters()),
@@ -248,6 +249,66 @@ class Names(PartNames, dict):
         speeds = base ** (-torch.arange(0, width, 2, dtype=torch.double) / width)
         apart = torch.arange(count)[:, None] - torch.arange(count)[None]
         return (apart[..., None] * speeds).cos().mean(-1)
+
+    # --- maps of embeddings
+
+    def _map(self):
+        def found(kind, checkpoint, axes, part):
+            rows, cut = self._map_vectors(kind, self.facts["open"](checkpoint), part)
+            other, _ = self._map_vectors(kind, self.facts["open"](axes), part)
+            _, _, directions = np.linalg.svd(other - other.mean(0), full_matrices=False)
+            signs = np.sign([each[np.abs(each).argmax()] for each in directions[:2]])
+            points = (rows - other.mean(0)) @ (directions[:2] * signs[:, None]).T
+            spread = rows - rows.mean(0)
+            unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+            return SimpleNamespace(
+                points=points.tolist(), cut=cut, labels=rows, shown=self._map_shown(kind, other),
+                shares=points.var(0) * len(rows) / (spread**2).sum(),
+                norm=lambda i: float(np.linalg.norm(rows[i])),
+                cosine=lambda i, j: float(unit[i] @ unit[j]),
+            )  # fmt: skip
+
+        return found
+
+    def _map_vectors(self, kind, loaded, part):
+        module, config = loaded.model.module, loaded.config
+        stack = {"decoder": "target_embedding", "encoder": "source_embedding"}.get(part)
+        if kind == "sentences":
+            return self._sentence_vectors(loaded)
+        embedding = module.get_submodule(stack or "embedding")
+        if kind == "tokens":
+            return embedding.token.weight.detach().double().numpy(), 0
+        if embedding.position is not None:
+            return embedding.position.table.weight.detach().double().numpy(), 0
+        speeds = 10_000 ** (-np.arange(0, config.width, 2) / config.width)
+        angles = np.arange(config.length)[:, None] * speeds
+        return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(config.length, -1), 0
+
+    def _sentence_vectors(self, loaded):
+        """The mean of the last hidden states, from a trace of each text."""
+        rows, cut = [], 0
+        for text in self.facts["texts"]:
+            given = self.model_input(loaded, text, target=[0])
+            if loaded.config.memory is not None:  # the page reads one segment
+                given = encode(loaded.model, text)
+                cut += len(given) > loaded.config.length
+                given = given[: loaded.config.length]
+            found = trace(loaded.model, given, ["resid_post"])
+            part, stack = next(iter(loaded.model.module.stacks.items()))
+            states = found.get("resid_post", loaded.config.layers - 1, part=part)
+            with torch.inference_mode():
+                rows.append(stack.norm(states).mean(0).double().numpy())
+        return np.stack(rows), cut
+
+    def _map_shown(self, kind, rows):
+        """The tokens of the text and their nearest neighbours: the nearest of each, the second."""
+        if kind != "tokens" or len(rows) <= MAX_MAP_POINTS:
+            return list(range(len(rows)))
+        shown = list(dict.fromkeys(self["tokens"]))
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        near = (-unit[shown] @ unit.T).argsort(1)[:, : -(-MAX_MAP_POINTS // len(shown)) + 1]
+        shown += [each for each in dict.fromkeys(near.T.flatten()) if each not in shown]
+        return shown[:MAX_MAP_POINTS]
 
     # --- tasks
 

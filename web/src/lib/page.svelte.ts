@@ -78,6 +78,11 @@ const start = {
   reach: "patterns",
   segment: 16,
   memory: 16,
+  // embeddings
+  space: "tokens",
+  texts: null as string | null,
+  axes: "",
+  point: -1,
   // compare
   b: "",
   bcheckpoint: "",
@@ -85,11 +90,11 @@ const start = {
 export type State = typeof start;
 
 /** Names of pages and parts in addresses, besides their ids. */
-const aliases: Record<string, string> = { positions: "order", layers: "stream", context: "reach", compression: "compress" };
+const aliases: Record<string, string> = { positions: "order", layers: "stream", context: "reach", compression: "compress", embeddings: "space" };
 
 export const page = $state<State>({ ...start });
 
-const nullable = new Set(["text", "target", "prompt"]);
+const nullable = new Set(["text", "target", "prompt", "texts"]);
 
 /** Only what differs from the start, so that an address stays short. */
 export function address(): string {
