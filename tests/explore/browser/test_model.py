@@ -106,3 +106,11 @@ def test_generated_token_is_looked_into(visit):
     assert page.input_value("#text") == TEXT
     last = page.locator("[data-part=text] .tokens button").last
     assert last.get_attribute("aria-pressed") == "true"
+
+
+def test_text_of_attention_is_continued(visit):
+    """Also when another prompt was written before."""
+    page = visit.go("attention", model="gpt2", text=TEXT, prompt="a dog", ready="#continue")
+    page.click("#continue")
+    page.wait_for_selector("#write")
+    assert page.input_value("#prompt") == TEXT
