@@ -102,3 +102,19 @@ def test_rejects_empty_candidates_and_nan_logits():
 def test_rejects_invalid_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         Sampling(**settings)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 4.0])
+@pytest.mark.parametrize(
+    "options", [{}, {"top_k": 40}, {"top_p": 0.9}, {"top_k": 90, "top_p": 0.8, "temperature": 0.7}]
+)
+def test_draw_matches_full_sort_of_a_large_vocabulary(options, spread):
+    sampling = Sampling(**options)
+    logits = (torch.randn(3000) * spread).round(decimals=1)  # with ties
+    probabilities = warp_logits(logits, sampling).softmax(0)
+    shares, ids = probabilities.sort(descending=True, stable=True)
+    for uniform in (0.0, 0.2, 0.77, 0.999999, 1 - 1e-16):
+        place = int((shares.cumsum(0) <= uniform).sum())
+        place = min(place, int(shares.count_nonzero()) - 1)
+        found = next_token(logits, sampling, uniform)
+        assert (found.id, found.probability) == (int(ids[place]), float(shares[place]))

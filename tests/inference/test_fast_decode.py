@@ -6,8 +6,9 @@ import torch
 from clearformer import config as c
 from clearformer.builder import build
 from clearformer.core.kernels import explicit
+from clearformer.inference import fast_decode
 from clearformer.inference.caches import inference_caches
-from clearformer.inference.fast_decode import FastDecoder, supports
+from clearformer.inference.fast_decode import FastDecoder, norm_function, supports
 from clearformer.inference.int8 import quantize
 from clearformer.inference.packed_linear import pack, use_fast_products
 
@@ -56,6 +57,34 @@ def test_fast_decoder_matches_modules(name, attention_mask, arrange, small, scra
             cache.advance()
     for one, other in zip(plain, flat, strict=True):
         torch.testing.assert_close(one.keys, other.keys, atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_rotations_beyond_first_table(small, scrambled, monkeypatch):
+    monkeypatch.setattr(fast_decode, "POSITIONS", 3)
+    config = small("modern")
+    model = scrambled(build(config)).eval()
+    tokens = torch.randint(13, (1, 9))
+    caches = inference_caches(config, 1, 9)
+    step = FastDecoder(model, caches)
+    for place in (*range(9), 5):  # the last one again, after a rollback
+        for cache in caches:
+            cache.forget(cache.length - place)
+        found = step(tokens[:, place], None)
+        expected = model(tokens[:, : place + 1])[:, -1]
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        for cache in caches:
+            cache.advance()
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e-5, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_rms_norm_matches_torch(epsilon, dtype):
+    norm = torch.nn.RMSNorm(40, eps=epsilon).to(dtype)
+    torch.nn.init.normal_(norm.weight)
+    x = torch.randn(4, 40).mul(torch.tensor([[0.0], [1e-5], [1.0], [1e3]])).to(dtype)
+    with torch.inference_mode():
+        torch.testing.assert_close(norm_function(norm)(x), norm(x))
 
 
 def test_supports_rejects_unknown_models(small):

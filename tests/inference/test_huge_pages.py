@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearformer.inference import huge_pages
-from clearformer.inference.huge_pages import LINE, PAGE, use_huge_pages
+from clearformer.inference.huge_pages import LINE, PAGE, collapse, use_huge_pages
 
 
 @pytest.fixture
@@ -61,3 +61,44 @@ def test_nothing_moves_without_huge_pages(problem, tied, from_the_first_byte, mo
         monkeypatch.setattr(mmap, "MADV_HUGEPAGE", -1, raising=False)
     before = [each.data_ptr() for each in tied.parameters()]
     assert [each.data_ptr() for each in use_huge_pages(tied).parameters()] == before
+
+
+def huge_bytes():
+    with open("/proc/self/smaps_rollup") as file:
+        (line,) = (each for each in file if each.startswith("AnonHugePages"))
+    return int(line.split()[1]) * 1024
+
+
+def test_packed_matrices_move_in_place(monkeypatch):
+    size = 8 * PAGE
+    dense = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    sparse = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    content = bytes(range(1, 256)) * (size // 255 + 1)
+    dense.write(content[:size])
+    sparse.write(b"one page alone")
+    monkeypatch.setattr(huge_pages, "MIN_BYTES", size + 1)
+    assert not collapse(size)
+    before = huge_bytes()
+    monkeypatch.setattr(huge_pages, "MIN_BYTES", size)
+    if not collapse(size):
+        pytest.skip("this system does not collapse pages")
+    assert huge_bytes() >= before + size - 2 * PAGE  # the first and last may not be aligned
+    assert dense[:] == content[:size]
+    # Memory that was never written is not allocated: at most a tenth of a page is.
+    after = huge_bytes()
+    sparse.madvise(mmap.MADV_DONTNEED)
+    assert huge_bytes() == after
+
+
+def test_regions_of_maps():
+    page, end = 0x7F0000000000, 0x7F0000600000
+    lines = [
+        f"{page:x}-{end:x} rw-p 00000000 00:00 0 ",
+        f"{page + 4096:x}-{end:x} rw-p 00000000 00:00 0 [heap]",
+        f"{page:x}-{end:x} rw-p 00000000 00:00 0 [stack]",
+        f"{page:x}-{end:x} r--p 00000000 00:00 0 ",
+        f"{page:x}-{end:x} rw-p 00000000 08:01 77 /lib/library.so",
+        f"{page:x}-{page + 4096:x} rw-p 00000000 00:00 0 ",
+    ]
+    found = list(huge_pages._anonymous("\n".join(lines)))
+    assert found == [(page, end), (page + PAGE, end)]

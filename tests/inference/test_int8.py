@@ -7,6 +7,7 @@ from torch import nn
 from clearformer.builder import build, caches
 from clearformer.core.embedding import Embedding
 from clearformer.families import FAMILIES
+from clearformer.inference import int8
 from clearformer.inference.int8 import (
     Int8Embedding,
     Int8Linear,
@@ -148,3 +149,13 @@ def test_int8_embedding_rejects_ids_outside_vocabulary(wrong):
     message = rf"^token id {wrong} is outside the vocabulary of 5 \(0 to 4\)"
     with pytest.raises(ValueError, match=message):
         embedding(torch.tensor([[wrong]]))
+
+
+def test_packed_matrices_are_moved_to_huge_pages(small, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(int8, "collapse", sizes.append)
+    config = small("gpt2")
+    model = quantize(build(config).eval())
+    load_int8(build(config).eval(), int8_tensors(model))
+    matrices = [each for each in model.modules() if isinstance(each, Int8Linear)]
+    assert sizes == [sum(each.weight.numel() for each in matrices)] * 2

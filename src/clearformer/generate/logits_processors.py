@@ -9,10 +9,12 @@ Axes: V vocabulary.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 EXCLUDED = float("-inf")
+FEW = 64  # probabilities that are usually enough
 
 
 def repetition_penalty(logits: Tensor, text: Sequence[int], penalty: float) -> Tensor:
@@ -50,15 +52,15 @@ def top_k(logits: Tensor, k: int) -> Tensor:
     """Keep the k most likely tokens."""
     if k >= logits.shape[0]:
         return logits
-    _, ids = top_sorted(logits, k)
-    return keep_only(logits, ids[:k])
+    return keep_only(logits, largest(logits, k, float(logits.topk(k).values[-1])))
 
 
 def top_p(logits: Tensor, p: float) -> Tensor:
     """Keep the smallest set of tokens whose total probability reaches p."""
     probabilities = logits.softmax(dim=0)
-    shares, ids = top_until(probabilities, p)
-    return keep_only(logits, ids[shares.cumsum(0) - shares < p])
+    shares = top_until(probabilities, p)
+    count = int((shares.cumsum(0) - shares < p).sum())
+    return keep_only(logits, largest(probabilities, count, float(shares[count - 1])))
 
 
 def min_p(logits: Tensor, share: float) -> Tensor:
@@ -88,14 +90,22 @@ def top_sorted(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return found, ids[order]
 
 
-def top_until(probabilities: Tensor, reach: float) -> tuple[Tensor, Tensor]:
-    """Probabilities in descending order until their sum exceeds `reach`, and their ids.
+def largest(values: Tensor, count: int, least: float) -> Tensor:
+    """The ids of the `count` largest values, of which `least` is the smallest; ties by id."""
+    numbers = values.numpy()  # whose search takes a fifth of the time of torch's
+    above = np.flatnonzero(numbers > least)
+    equal = np.flatnonzero(numbers == least)
+    return torch.from_numpy(np.concatenate((above, equal[: count - len(above)])))
 
-    Sorting a whole vocabulary to use the first ten would be the slowest part of sampling.
+
+def top_until(probabilities: Tensor, reach: float) -> Tensor:
+    """Probabilities in descending order until their sum exceeds `reach`.
+
+    Sorting a whole vocabulary to use the first ten would be the slowest part of sampling. Their
+    ids are left out, since sorting with ids takes twenty times as long.
     """
-    count = 64
-    while True:
-        found, ids = top_sorted(probabilities, count)
-        if count >= probabilities.shape[0] or float(found.sum()) > reach:
-            return found, ids
-        count *= 16
+    if len(probabilities) > FEW:
+        first = probabilities.topk(FEW).values
+        if float(first.sum()) > reach:
+            return first
+    return torch.from_numpy(np.sort(probabilities.numpy())[::-1].copy())

@@ -120,10 +120,12 @@ def sample(logits: Tensor, sampling: Sampling, uniform: float) -> SampledToken:
     if sampling.temperature == 0:
         return SampledToken(best, 1.0, uniform)
     probabilities = warp_logits(logits, sampling).softmax(dim=0)
-    shares, ids = logits_processors.top_until(probabilities, uniform)
+    shares = logits_processors.top_until(probabilities, uniform)
     place = int(torch.searchsorted(shares.cumsum(0), uniform, right=True))
     place = min(place, int(shares.count_nonzero()) - 1)  # a sum may end below 1
-    return SampledToken(int(ids[place]), float(shares[place]), uniform)
+    share = float(shares[place])
+    id = logits_processors.largest(probabilities, place + 1, share)[-1]
+    return SampledToken(int(id), share, uniform)
 
 
 def next_token(

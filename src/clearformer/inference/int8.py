@@ -21,6 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearformer.inference.huge_pages import collapse
+
 Rows = tuple[Tensor, Tensor]  # int8 (O, I) and scales (O,)
 
 
@@ -127,7 +129,7 @@ def quantize(model: nn.Module) -> nn.Module:
     """
     for parent, name, module in list(matrices(model)):
         _replace(parent, name, module, rounded(cast(Tensor, module.weight)))
-    return model
+    return _in_huge_pages(model)
 
 
 def int8_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -172,7 +174,7 @@ def load_int8(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
         wrong = sorted(expected.symmetric_difference(left))
         raise ValueError(f"{wrong[0]} is missing from the int8 weights, or not in the model")
     model.load_state_dict(left, strict=False, assign=True)
-    return model
+    return _in_huge_pages(model)
 
 
 def dequantized(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -207,6 +209,12 @@ def _replace(parent: nn.Module, name: str, module: nn.Module, rows: Rows) -> Non
     else:
         dtype = cast(Tensor, module.weight).dtype
         parent.register_module(name, Int8Embedding(rows, dtype))
+
+
+def _in_huge_pages(model: nn.Module) -> nn.Module:
+    packed = (each for each in model.modules() if isinstance(each, Int8Linear))
+    collapse(sum(each.out_features * each.in_features for each in packed))
+    return model
 
 
 def _inner(name: str) -> bool:
