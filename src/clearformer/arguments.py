@@ -17,6 +17,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from clearformer.did_you_mean import nearest
 
 Weights = Literal["float32", "int8", "int4"]  # the forms of a model's weights for inference
+# How BLEU splits a text into words; none: at spaces, for texts that are tokenized already.
+BleuTokenize = Literal["13a", "intl", "char", "none"]
 Text = str | Sequence[int]  # a string, or the token ids of one text
 
 P = ParamSpec("P")

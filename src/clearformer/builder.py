@@ -39,6 +39,7 @@ from clearformer.extensions import heads as more_heads
 from clearformer.extensions import init as more_inits
 from clearformer.extensions.embedding import NeighbourEmbedding
 from clearformer.extensions.layers import gelu_tanh, squared_relu
+from clearformer.extensions.ngrams import NgramScores, NgramTransformer
 from clearformer.kernels.blockwise import blockwise, never_compiled
 from clearformer.kernels.causal_xl import causal_form
 from clearformer.kernels.fast import fast
@@ -121,7 +122,11 @@ def transformer(config: c.ModelConfig) -> Transformer:
     table = nn.Embedding(config.vocabulary, config.width)
     blocks = [block(config) for _ in range(config.layers)]
     stack = Stack(blocks, config.patterns, final_norm(config))
-    return Transformer(embedding(config, table), stack, head(config, table))
+    parts = embedding(config, table), stack, head(config, table)
+    if config.ngrams is None:
+        return Transformer(*parts)
+    scores = ngrams(config.ngrams, config.head.classes)
+    return NgramTransformer(*parts, scores, config.ngrams.head_weight)
 
 
 def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:
@@ -243,6 +248,10 @@ def embedding(config: c.ModelConfig, table: nn.Embedding) -> Embedding:
         norm=norm(config.embedding_norm, config.width),
         dropout=config.dropout.embedding,
     )
+
+
+def ngrams(chosen: c.Ngrams, classes: int) -> NgramScores:
+    return NgramScores(chosen.longest, chosen.buckets, classes, chosen.scale, chosen.weight)
 
 
 def position(config: c.ModelConfig) -> Position:

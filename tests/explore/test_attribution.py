@@ -1,14 +1,19 @@
 """Attribution: integrated gradients are complete and match the reference."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from clearformer.builder import build
+from clearformer.config import Ngrams
 from clearformer.explore import attribution
 from clearformer.explore.arrays import unpack
 from clearformer.explore.attribution import attribute, integrated_gradients, occlusion
 from clearformer.explore.limits import Limits
 from clearformer.explore.requests import AttributeRequest
+from clearformer.explore.traced_model import TracedModel
 from clearformer.http_server.errors import Problem
 
 TEXT = "a good film , a bad end"
@@ -73,6 +78,35 @@ def test_pool_weights_are_reported(loaded):
     won = unpack(attribution.pool(model, x, "max")["values"])
     assert won.sum() == pytest.approx(1)
     assert unpack(attribution.pool(model, x, "first")["values"]).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("method", ["ig", "grad_x_input", "occlusion"])
+def test_scores_of_ngrams_are_attributed_to_their_tokens(loaded, method):
+    own = loaded("classifier")
+    config = replace(own.config, ngrams=Ngrams(buckets=997, weight=1.0, head_weight=2.0))
+    module = build(config).eval()
+    alone = build(own.config).eval()
+    alone.load_state_dict(module.state_dict(), strict=False)
+    with torch.no_grad():
+        module.ngrams.evidence.normal_()
+    with_ngrams, without = (
+        replace(own, model=TracedModel(each, settings, own.model.tokenizer))
+        for each, settings in ((module, config), (alone, own.config))
+    )
+    found = attribute(with_ngrams, asked(method, 1), Limits())
+    expected = attribute(without, asked(method, 1), Limits())
+
+    ids = torch.tensor([[each["id"] for each in found["tokens"]]])
+    with torch.no_grad():
+        probabilities = module(ids).softmax(-1)[0].tolist()
+        added = module.ngrams.shares(ids)[0, :, 1]
+        if method == "occlusion":
+            rows = ~torch.eye(ids.shape[1], dtype=torch.bool)
+            scores = module.ngrams(ids.expand(len(rows), -1), rows)
+            added = (module.ngrams(ids) - scores)[:, 1]
+    assert sorted(each["p"] for each in found["probs"]) == pytest.approx(sorted(probabilities))
+    values = [unpack(each["values"]) for each in (found, expected)]
+    np.testing.assert_allclose(values[0] - 2 * values[1], added, atol=1e-4)
 
 
 def test_rejects_models_without_classes(loaded):

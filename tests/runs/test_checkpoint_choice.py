@@ -4,9 +4,12 @@ import json
 import math
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
+import torch
 
+import clearformer as cf
 from clearformer.config import (
     Constant,
     Cosine,
@@ -18,6 +21,7 @@ from clearformer.config import (
     TrainConfig,
 )
 from clearformer.data import DataFolders
+from clearformer.explore.library import Library
 from clearformer.families import generator
 from clearformer.runs.checkpoint_choice import choose, comes_down, compared
 from clearformer.runs.run import Run
@@ -25,13 +29,26 @@ from clearformer.tasks.measured import standard_error
 
 
 @pytest.fixture
-def trained(tmp_path):
+def make(tmp_path):
+    return partial(train_run, tmp_path)
+
+
+@pytest.fixture
+def trained(make):
+    return make()
+
+
+def train_run(tmp_path, validation=None):
     source = tmp_path / "text.txt"
     source.write_text("some words to learn from, again and again\n" * 100)
     model = replace(generator(), length=16, layers=1, width=16, heads=2, hidden=32)
     train = TrainConfig(learning_rate=1e-2, batch_size=4, steps=6, evaluations=2, threads=1)
-    config = RunConfig(model=model, data=DataConfig(source=str(source)), train=train)
-    run = Run(config, tmp_path / "run", DataFolders(cache=tmp_path / "cache"))
+    if validation is not None:
+        (tmp_path / "validation.txt").write_text(validation)
+        validation = str(tmp_path / "validation.txt")
+    data = DataConfig(source=str(source), validation=validation)
+    config = RunConfig(model=model, data=data, train=train)
+    run = Run(config, tmp_path / "runs" / "run", DataFolders(cache=tmp_path / "cache"))
     list(run.events())
     return run
 
@@ -118,3 +135,32 @@ def test_choice_uses_state_saved_by_run(trained):
     assert saved["last"]["finished"] is True
     assert {"behind", "error", "value"} <= saved["last"].keys()
     assert choose(saved, 6, run.config.train.schedule) == run.selected
+
+
+@pytest.mark.parametrize(("validation", "step"), [(None, 6), ("日本語" * 300, 3)])
+def test_every_way_to_a_run_opens_the_same_checkpoint(
+    make, clearformer, tmp_path, validation, step
+):
+    """The longer the model learns, the worse it predicts quite another text."""
+    run = make(validation).folder
+    wanted, other = (cf.load(run / f"checkpoints/step-{each}") for each in (step, 9 - step))
+    file = tmp_path / "a.safetensors"
+    assert not clearformer("export", str(run), "--to", "safetensors", "--out", str(file)).code
+    model = cf.load(run)
+    model.export(tmp_path / "b.safetensors", to="safetensors")
+    model.save(tmp_path / "c")
+    opened = [
+        model,
+        *(cf.load(tmp_path / name) for name in ("a.safetensors", "b.safetensors", "c")),
+    ]
+    for each in opened:
+        assert same(each, wanted)
+        assert not same(each, other)
+    figures = json.loads(clearformer("evaluate", str(run), "--json").out)
+    assert figures["loss"] == wanted.evaluate().metrics["loss"]
+    assert Library([run.parent]).entry("run").default_checkpoint() == f"step-{step}"
+
+
+def same(one, other):
+    pairs = zip(one.module.parameters(), other.module.parameters(), strict=True)
+    return all(torch.equal(*pair) for pair in pairs)

@@ -21,6 +21,23 @@ def test_matches_sacrebleu():
     assert f"version:{sacrebleu.__version__}" in found.chrf_signature
 
 
+def test_lower_cased_and_tokenized_as_by_sacrebleu():
+    upper = [text.title() for text in GIVEN]
+    found = overlap(upper, WANTED, "intl")
+    same = {"lowercase": True, "tokenize": "intl"}
+    assert found.bleu < found.bleu_lowercase == overlap(GIVEN, WANTED, "intl").bleu
+    assert found.bleu_lowercase == sacrebleu.corpus_bleu(upper, [WANTED], **same).score
+    assert "case:lc" in found.bleu_lowercase_signature
+    assert "tok:intl" in found.bleu_lowercase_signature
+
+
+def test_texts_that_are_tokenized_already():
+    given, wanted = ["a well-known man , sitting"], ["a well-known man , standing there"]
+    found = overlap(given, wanted, "none")
+    assert found.bleu == sacrebleu.corpus_bleu(given, [wanted], tokenize="none").score
+    assert "tok:none" in found.bleu_signature
+
+
 def test_missing_sacrebleu_is_reported(monkeypatch):
     real = builtins.__import__
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from clearformer.arguments import Weights
+from clearformer.arguments import BleuTokenize, Weights
 from clearformer.cli.inputs import announce, tell_cut
 from clearformer.cli.model_command import ModelCommand
 from clearformer.cli.output import say, with_flags, write_json
@@ -60,6 +60,8 @@ class Evaluate(ModelCommand):
     """A translator: number of beams; 1: greedy."""
     length_penalty: float = 1.0
     """A translator: above 0 favours long translations."""
+    bleu_tokenize: BleuTokenize = "13a"
+    """A translator: how BLEU splits texts into words, as in sacrebleu; none: at spaces."""
     out: Path | None = None
     """A classifier: write every text here (.csv, .tsv, .jsonl or .json) with all columns of its
     table, predicted, probability and correct. A translator: the translations, a line for each; as a

@@ -42,6 +42,7 @@ from clearformer.config.model import (
     model_from_json,
     strides,
 )
+from clearformer.config.ngrams import LogCountRatio, Ngrams, Uniform
 from clearformer.config.run import (
     AdamW,
     Constant,
@@ -79,11 +80,12 @@ __all__ = [
     "Cache", "Causal", "Classifier", "Constant", "Cosine", "DataConfig", "DoRA", "Dropout", "Each",
     "Either", "Features", "Fixed", "Full", "GenerationDefaults", "Graph", "Grid", "Head",
     "HiddenMemory", "InverseSqrt", "KVCache", "LayerNorm", "Learned", "Linear", "LinearScaling",
-    "Llama3Scaling", "LoRA", "Local", "MaskedToken", "Masking", "ModelConfig",
+    "Llama3Scaling", "LoRA", "Local", "LogCountRatio", "MaskedToken", "Masking", "ModelConfig",
     "MultiLabelClassifier", "MultipleChoice", "Muon", "Neighbours", "NextSentence", "NextToken",
-    "NoPosition", "Norm", "Optimizer", "Origin", "PairClassifier", "Pattern", "PerHead", "Position",
-    "Pretraining", "RMSNorm", "Region", "Regressor", "RelativeXL", "Rotary", "Row", "RunConfig",
-    "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay", "Strided", "Summary",
-    "TextHead", "TextTask", "TokenClassifier", "TrainConfig", "UntrainedHead", "Verb", "Without",
-    "model_and_generation_from_json", "model_from_json", "run_from_json", "strides", "to_json",
+    "Ngrams", "NoPosition", "Norm", "Optimizer", "Origin", "PairClassifier", "Pattern", "PerHead",
+    "Position", "Pretraining", "RMSNorm", "Region", "Regressor", "RelativeXL", "Rotary", "Row",
+    "RunConfig", "Schedule", "Seq2SeqConfig", "Shifted", "Sinusoidal", "StableThenDecay", "Strided",
+    "Summary", "TextHead", "TextTask", "TokenClassifier", "TrainConfig", "Uniform", "UntrainedHead",
+    "Verb", "Without", "model_and_generation_from_json", "model_from_json", "run_from_json",
+    "strides", "to_json",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from clearformer.config.generation import (
 )
 from clearformer.config.heads import Head, Verb
 from clearformer.config.layers import Activation, ActivationName, LayerNorm, Norm
+from clearformer.config.ngrams import Ngrams
 from clearformer.core.patterns import Both, Either, Fixed, Local, Pattern, Strided, require
 from clearformer.core.positions import Position
 from clearformer.extensions.patterns import PerHead, Row, Shifted
@@ -144,6 +145,7 @@ class ModelConfig:
     embedding_norm: Norm | None = None
     segments: int | None = None
     neighbours: Neighbours | None = None
+    ngrams: Ngrams | None = None
     cache: Cache | None = None
     kernel: Literal["fused", "blockwise", "explicit", "loop"] = "fused"
 
@@ -167,6 +169,9 @@ class ModelConfig:
         if self.neighbours is not None:
             # A step with a cache does not get the previous token.
             require(self, "neighbours", self.cache is None, "absent in a model with a cache")
+        if self.ngrams is not None:
+            fits = self.head.text_task in ("classes", "multi-label") and not self.head.two_texts
+            require(self, "ngrams", fits, "absent in a model that does not classify texts")
         require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
 
     @property

@@ -25,6 +25,7 @@ from clearformer.data.pairs import (
 from clearformer.data.parallel_files import read_pairs
 from clearformer.data.read_texts import read_texts
 from clearformer.data.rows import (
+    RowBatch,
     RowBatches,
     Rows,
     batch_width,

@@ -3,7 +3,7 @@
 All of them start from the vectors that enter the first block. Gradient times input is the
 effect of a small change. Integrated gradients average the gradient on the path from zero to the
 input, so that the attributions sum to the difference of the scores. Occlusion masks one token
-after the other.
+after the other. Scores of n-grams, if the model has them, are attributed to their tokens exactly.
 
 Axes: B batch, T tokens, E model width, C classes, N points on the path.
 """
@@ -24,6 +24,7 @@ from clearformer.explore.library import LoadedModel
 from clearformer.explore.limits import Limits
 from clearformer.explore.requests import AttributeRequest
 from clearformer.explore.views import class_probabilities, label_names
+from clearformer.extensions.ngrams import NgramTransformer
 from clearformer.http_server.errors import bad_field, wrong_kind
 
 BATCH = 16
@@ -42,20 +43,24 @@ def attribute(loaded: LoadedModel, request: AttributeRequest, limits: Limits) ->
     tokens = torch.tensor([ids], device=loaded.model.device)
     with torch.no_grad():
         x = model.embedding(tokens)  # (1, T, E)
-        logits = _logits(model, x, None)[0]
+        logits = (_logits(model, x, None) + _ngram_scores(model, tokens, None))[0]
     names = label_names(head)
     chosen = _label(names, request.label, int(logits.argmax()))
 
     def score(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return _logits(model, x, attention_mask)[:, chosen]
+        logits = _logits(model, x, attention_mask)  # (B, C)
+        rows = tokens.expand(len(x), -1)
+        return (logits + _ngram_scores(model, rows, attention_mask))[:, chosen]
 
     completeness = None
+    ngrams = _ngram_shares(model, tokens, head.classes)[:, chosen]  # (T,)
     if request.method == "occlusion":
         values = occlusion(score, x)
     elif request.method == "grad_x_input":
-        values = gradient_times_input(score, x)
+        values = gradient_times_input(score, x) + ngrams
     else:
         values, total = integrated_gradients(score, x)
+        values, total = values + ngrams, total + float(ngrams.sum())
         attributed = float(values.sum())
         error = abs(attributed - total) / max(abs(total), 1e-9)
         sums = {"total": total, "sum": attributed, "error": error}
@@ -129,7 +134,26 @@ def _gradients(score: Score, x: Tensor) -> Tensor:
 
 
 def _logits(model: Transformer, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    return model.head(model.stack(x, attention_mask), attention_mask)  # (B, C)
+    logits: Tensor = model.head(model.stack(x, attention_mask), attention_mask)  # (B, C)
+    return logits * model.head_weight if isinstance(model, NgramTransformer) else logits
+
+
+def _ngram_scores(
+    model: Transformer, tokens: Tensor, attention_mask: Tensor | None
+) -> Tensor | float:
+    """What n-grams add to the logits of texts (B, T): (B, C)."""
+    if not isinstance(model, NgramTransformer):
+        return 0.0
+    with torch.no_grad():
+        return model.ngrams(tokens, attention_mask)
+
+
+def _ngram_shares(model: Transformer, tokens: Tensor, classes: int) -> Tensor:
+    """What each token adds to the logits through n-grams: (T, C)."""
+    if not isinstance(model, NgramTransformer):
+        return torch.zeros(tokens.shape[1], classes)
+    with torch.no_grad():
+        return model.ngrams.shares(tokens)[0].cpu()
 
 
 def _label(names: tuple[str, ...], label: int | str | None, best: int) -> int:

@@ -10,6 +10,7 @@ from clearformer.config import (
     Learned,
     ModelConfig,
     Neighbours,
+    Ngrams,
     RMSNorm,
     Rotary,
 )
@@ -78,7 +79,25 @@ def small() -> ModelConfig:
     return replace(pairs(), name="classifier-small", neighbours=Neighbours(buckets=2**14))
 
 
-CLASSIFIER = {"imdb": seed, "pairs": pairs, "small": small}
+def ngrams() -> ModelConfig:
+    """Scores of words and word pairs, scaled by naive Bayes, and a small transformer beside them.
+
+    NB-SVM (Wang and Manning 2012) as a part of the model. On IMDb it is right by itself; the
+    transformer makes its probabilities better (docs/results.md).
+    """
+    return replace(
+        pairs(),
+        name="classifier-ngrams",
+        vocabulary=50_000,
+        width=64,
+        hidden=256,
+        neighbours=None,
+        ngrams=Ngrams(),
+        dropout=Dropout(token=0.3, embedding=0.2, residual=0.3),
+    )
+
+
+CLASSIFIER = {"imdb": seed, "pairs": pairs, "small": small, "ngrams": ngrams}
 
 
 def classifier(size: str = "imdb") -> ModelConfig:

@@ -12,6 +12,7 @@ from clearformer.families import preset, presets
 PURPOSES = {
     "classifier-imdb": "classify texts: six layers over words, the classifier of the first text",
     "classifier-pairs": "classify tens of thousands of texts: one layer over words and word pairs",
+    "classifier-ngrams": "classify texts: word pairs by naive Bayes, and one layer over words",
     "classifier-small": "classify a few thousand texts: one layer over words and word pairs",
     "bert-tiny": "fill masked words, then fine-tune with `train classify --from`; minutes on a CPU",
     "bert-tiny-masked": "fill masked words without next-sentence prediction; minutes on a CPU",
@@ -53,7 +54,11 @@ LONG = r"long|book|document|memory|16k|context"
 # Parameters that one core trains well in a minute: measured orders of magnitude, not a promise.
 PARAMETERS_PER_CORE_MINUTE = 60_000
 DEFAULT_MINUTES, DEFAULT_CORES = 10.0, 2
-BEST = ("classifier-small", "classifier-pairs")  # better on IMDb than the others (docs/results.md)
+BEST = (
+    "classifier-small",
+    "classifier-pairs",
+    "classifier-ngrams",
+)  # better on IMDb than the others (docs/results.md)
 
 
 @dataclass(frozen=True)

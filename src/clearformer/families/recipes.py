@@ -139,7 +139,7 @@ def _pairs(model: AnyModelConfig) -> Recipe:
 
 def _classifier(model: AnyModelConfig) -> Recipe:
     data = DataConfig(source="imdb", tokenizer="words", vocabulary=model.vocabulary)
-    if model.neighbours is not None:
+    if model.neighbours is not None or model.ngrams is not None:
         # Large embeddings of words and pairs, few matrices: embeddings have a high learning
         # rate, and all weights decay.
         return replace(data, truncate_to="ends"), TrainConfig(

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from torch import Tensor
 
-from clearformer.arguments import Text, Weights, as_path, as_text, check_keywords, require_choice
+from clearformer.arguments import (
+    BleuTokenize,
+    Text,
+    Weights,
+    as_path,
+    as_text,
+    check_keywords,
+    require_choice,
+)
 from clearformer.inference.weights import WEIGHTS
 from clearformer.model.base import ModelBase
 from clearformer.table_options import LabelledFormat
@@ -46,6 +54,7 @@ class InspectingMixin(ModelBase):
         against: str | os.PathLike[str] | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
+        bleu_tokenize: BleuTokenize = "13a",
         data_dir: str | os.PathLike[str] | None = None,
         table: LabelledFormat = LabelledFormat(),
     ) -> Evaluation:
@@ -78,6 +87,8 @@ class InspectingMixin(ModelBase):
                 the one that it was made from.
             beam (int): Hypotheses of a translator's beam search. Default: 4.
             length_penalty (float): Of that beam search. Default: 1.
+            bleu_tokenize (str): How the BLEU of its translations splits texts into words, as in
+                sacrebleu: ``"13a"``, ``"intl"``, ``"char"`` or ``"none"``. Default: ``"13a"``.
             data_dir (path, optional): Where corpora are. Default: ``CLEARFORMER_DATA``, then the
                 cache, then a download.
             table (LabelledFormat): Encoding and delimiter of a table, and what happens to rows

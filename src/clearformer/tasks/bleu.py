@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clearformer.arguments import BleuTokenize
+
 
 @dataclass(frozen=True)
 class Overlap:
@@ -21,11 +23,16 @@ class Overlap:
     sentences: int
     bleu_signature: str
     chrf_signature: str
+    bleu_lowercase: float  # as papers on Multi30k print it
+    bleu_lowercase_signature: str
 
 
-def overlap(translations: Sequence[str], references: Sequence[str]) -> Overlap:
+def overlap(
+    translations: Sequence[str], references: Sequence[str], tokenize: BleuTokenize = "13a"
+) -> Overlap:
     """Compare each translation with its single reference."""
-    bleu, chrf = _metrics()
+    bleu, chrf = _metrics(tokenize)
+    lowercase, _ = _metrics(tokenize, lowercase=True)
     pairs = zip(translations, references, strict=True)
     exact = sum(translation.strip() == reference.strip() for translation, reference in pairs)
     return Overlap(
@@ -35,6 +42,8 @@ def overlap(translations: Sequence[str], references: Sequence[str]) -> Overlap:
         len(translations),
         str(bleu.get_signature()),
         str(chrf.get_signature()),
+        lowercase.corpus_score(list(translations), [list(references)]).score,
+        str(lowercase.get_signature()),
     )
 
 
@@ -45,7 +54,7 @@ def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> lis
     return [chrf.sentence_score(translation, [reference]).score for translation, reference in pairs]
 
 
-def _metrics() -> tuple[Any, Any]:
+def _metrics(tokenize: BleuTokenize = "13a", lowercase: bool = False) -> tuple[Any, Any]:
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
@@ -54,4 +63,6 @@ def _metrics() -> tuple[Any, Any]:
             "BLEU and chrF need the package sacrebleu, which is not installed: "
             "pip install sacrebleu"
         ) from None
-    return BLEU(), CHRF()
+    # `force` silences a warning about references that look tokenized.
+    force = tokenize == "none"
+    return BLEU(lowercase=lowercase, tokenize=tokenize, force=force), CHRF()

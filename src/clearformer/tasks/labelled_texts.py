@@ -5,7 +5,7 @@ What is predicted is a `Target`; reading, batches and evaluation are the same fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -126,12 +126,7 @@ class LoadedTexts(LoadedTask):
         return sources.tables(config.data, self.folders, config.train.seed, self.target.form)
 
     def batch(self, step: int) -> Batch:
-        batch = self.batches.batch(step)
-        return Batch(
-            torch.from_numpy(batch.tokens),
-            torch.from_numpy(batch.labels),
-            torch.from_numpy(batch.attention_mask),
-        )
+        return tensors(self.batches.batch(step))
 
     def evaluate(self, model: Transformer) -> Measured:
         rows = rows_at_a_time(self.config, 32)
@@ -146,6 +141,15 @@ class LoadedTexts(LoadedTask):
 
     def prepare(self, model: Any) -> None:
         self.target.prepare(model.head, self.batches.rows.labels, self.config)
+        ngrams = self.config.model.ngrams
+        if ngrams is not None and not model.ngrams.evidence.any():  # else it was loaded
+            model.ngrams.count(self._training_texts(), ngrams.evidence.of)
+
+    def _training_texts(self) -> Iterator[Batch]:
+        """Every training text once."""
+        model, cut = self.config.model, self.config.data.truncate_to
+        for batch in data.evaluation_rows(self.batches.rows, 64, model.length, cut):
+            yield tensors(batch)
 
     def remarks(self) -> list[str]:
         return [] if self.report is None else self.report.remarks()
@@ -232,6 +236,15 @@ class TextTask(Task):
         cut = data.count_truncated(rows, config.model.length)
         protocol = _protocol(rows, config)
         return completed(report, prepared, protocol, table=table, left_out=left_out, cut=cut)
+
+
+def tensors(batch: data.RowBatch) -> Batch:
+    """Padded rows as tensors."""
+    return Batch(
+        torch.from_numpy(batch.tokens),
+        torch.from_numpy(batch.labels),
+        torch.from_numpy(batch.attention_mask),
+    )
 
 
 def known_part(

@@ -8,10 +8,10 @@ returns a `LoadedTask`, which makes batches and evaluates a model in training.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from clearformer import data, limits
-from clearformer.arguments import require_choice, require_int, require_number
+from clearformer.arguments import BleuTokenize, require_choice, require_int, require_number
 from clearformer.config import AnyModelConfig, RunConfig
 from clearformer.table_options import LabelledFormat
 from clearformer.tasks.measured import Measured
@@ -55,10 +55,13 @@ class EvaluationOptions:
     beam: int = 4
     """Hypotheses of a translator's beam search."""
     length_penalty: float = 1.0
+    bleu_tokenize: BleuTokenize = "13a"
+    """How the BLEU of its translations splits texts into words, as in sacrebleu."""
 
     def __post_init__(self) -> None:
         require_choice("unknown_label", self.unknown_label, ("refuse", "skip"))
         require_int("max_bytes", self.max_bytes, 1)
+        require_choice("bleu_tokenize", self.bleu_tokenize, get_args(BleuTokenize))
         for name in ("precision", "recall"):
             if getattr(self, name) is not None:
                 require_number(name, getattr(self, name), 0, 1)

@@ -46,12 +46,19 @@ class TranslationReport(Report):
     @property
     def metrics(self) -> dict[str, float]:
         scores = self.overlap
-        return {"loss": self.loss, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
+        return {
+            "loss": self.loss,
+            "bleu": scores.bleu,
+            "bleu_lowercase": scores.bleu_lowercase,
+            "chrf": scores.chrf,
+            "exact": scores.exact,
+        }
 
     def lines(self, in_float32: TranslationReport | None = None) -> list[str]:
         scores = self.overlap
         return [
             f"BLEU         {scores.bleu:.2f}   {scores.bleu_signature}",
+            f"lower-cased  {scores.bleu_lowercase:.2f}   {scores.bleu_lowercase_signature}",
             f"chrF         {scores.chrf:.2f}   {scores.chrf_signature}",
             f"exact match  {scores.exact:.4f} on {scores.sentences:,} pairs",
             f"loss         {self.loss:.4f} nats per target token, end mark included, not smoothed",
@@ -260,7 +267,7 @@ class TranslationTask(Task):
         return TranslationReport(
             texts,
             parallel,
-            overlap(texts, parallel.targets),
+            overlap(texts, parallel.targets, options.bleu_tokenize),
             loss(model, encoded),
             f"{search}, {options.describe(prepared.name)}",
         )
