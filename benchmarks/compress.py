@@ -1,19 +1,19 @@
 """Compression by a model: sizes and ratios of speed, on a text that it has not seen.
 
-    python benchmarks/compress.py RUN [--data FILE] [--bytes 300000] [--only NAME ...]
+    python benchmarks/compress.py RUN [--data FILE] [--start N] [--bytes 300000] [--only NAME ...]
 
 RUN is a trained generator, for example of
 `clearformer train modern-tiny --data enwik8 --minutes 30 --data.tokenizer bpe
 --data.vocabulary 4096 --model.width 192 --model.heads 3 --model.key-heads 1 --model.hidden 512
 --train.batch-size 16`.
-Without --data the text is the beginning of enwik8's test part (its last 5 million bytes), which
-needs CLEARFORMER_DATA. Speeds are ratios of CPU seconds of this process with one thread, since
-other processes may share the machine.
+Without --data the text is a part of enwik8, which needs CLEARFORMER_DATA: the beginning of its test
+part (the last 5 million bytes), or from --start on. Speeds are ratios of CPU seconds of this
+process with one thread, since other processes may share the machine.
 
 - size: the file beside xz -9e, and the code beside the entropy that the model claims
-- online: the same, learning while coding
-- dynamic: the entropy of a model that learns while it reads, by whole windows: faster than online
-- scratch: the same with untrained weights, the curve beside xz
+- online: the same, learning while coding, with counts, and both
+- dynamic: the same entropies by whole windows, faster, and with one optimizer step for a window
+- scratch: the entropy with untrained weights, the curve beside xz (`--start 0 --bytes 10000000`)
 - portable: how much slower portable arithmetic is
 - speed: decoding with 32 streams beside 1, encoding beside `evaluate`'s windows
 - damage: 300 damaged files, all refused, nothing written
@@ -26,38 +26,41 @@ import lzma
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 import clearformer as cf
-from clearformer.builder import build
+from clearformer.compressor import container
 from clearformer.compressor.codec import compress, decompress
 from clearformer.compressor.online import Online
 from clearformer.compressor.peers import peer_sizes
 from clearformer.compressor.proof import claim
 from clearformer.compressor.protocols import cut
 from clearformer.model import Model
-from clearformer.text import Bytes
 
 TEST_START = 95_000_000  # of enwik8
-DAMAGES, KILLS = 300, 20
-SCRATCH_STREAMS, SCRATCH_STEP = 4, 250_000
+DAMAGES, KILLS = 300, 40
+SCRATCH_STREAMS, SCRATCH_STEP = 32, 250_000
+LEARNING: tuple[dict[str, Any], ...] = (
+    {"online": True},
+    {"counts": 4},
+    {"online": True, "counts": 4},
+)
 
 
-def enwik8_test(size: int) -> bytes:
+def enwik8(start: int, size: int) -> bytes:
     folder = os.environ.get("CLEARFORMER_DATA")
     if not folder:
         sys.exit("CLEARFORMER_DATA names no folder with enwik8.gz: give --data FILE")
     with gzip.open(Path(folder) / "enwik8.gz") as file:
-        file.seek(TEST_START)
+        file.seek(start)
         return file.read(size)
 
 
@@ -75,23 +78,24 @@ def size(model: Model, text: bytes) -> None:
 
 def online(model: Model, text: bytes) -> None:
     without = compress(text, model).size
-    packed = compress(text, model, online=True)
-    assert decompress(packed.data, model) == text
-    change = packed.size / without - 1
-    print(f"online: {packed.size:,} bytes, {change:+.2%} beside the weights as they are")
+    for options in LEARNING:
+        packed = compress(text, model, **options)
+        assert decompress(packed.data, model) == text
+        change = packed.size / without - 1
+        print(f"{options}: {packed.size:,} bytes, {change:+.2%} beside the weights as they are")
 
 
 def dynamic(model: Model, text: bytes) -> None:
     before = claim(model, text).bits
-    for rate in (5e-4, 1e-3):
-        bits = claim(model, text, online=Online(learning_rate=rate)).bits
-        print(f"dynamic: {bits / len(text):.4f} bits per byte at {rate}, {bits / before - 1:+.2%}")
+    print(f"dynamic: {before / len(text):.4f} bits per byte as it is")
+    one_step = {"online": Online(learning_rate=1e-3, batch_size=container.MAX_STREAMS)}
+    for options in (one_step, *LEARNING):
+        bits = claim(model, text, **options).bits
+        print(f"  {options}: {bits / len(text):.4f}, {bits / before - 1:+.2%}", flush=True)
 
 
 def scratch(model: Model, text: bytes) -> None:
     """What the code of `compress --from-scratch` has, within 0.1 %, without coding it."""
-    config = replace(cf.preset("modern-tiny"), vocabulary=256)
-    untrained = Model(build(config, 0), config, Bytes())
     starts, _ = cut(np.frombuffer(text, dtype=np.uint8), SCRATCH_STREAMS)
     printed = 0
 
@@ -110,7 +114,7 @@ def scratch(model: Model, text: bytes) -> None:
 
     print("scratch: bytes read, entropy so far in bytes, xz of the same bytes")
     settings = {"streams": SCRATCH_STREAMS, "context": 128, "stride": 128}
-    claim(untrained, text, **settings, online=Online.from_scratch(), progress=show)
+    claim("modern-tiny", text, from_scratch=True, online=True, progress=show, **settings)
 
 
 def portable(model: Model, text: bytes) -> None:
@@ -162,33 +166,34 @@ def damage(model: Model, text: bytes) -> None:
 
 def kill(model: Model, text: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        source, packed, back = (Path(folder) / name for name in ("text", "text.cf", "back"))
-        source.write_bytes(text[:2000])
-        program = [sys.executable, "-m", "clearformer"]
-        words = ["--model", str(model.path), "--out"]
-        first = [*program, "compress", str(source), *words, str(packed), "--streams", "8"]
-        kill_one(first, packed)
-        subprocess.run(first, check=True, capture_output=True)
-        kill_one([*program, "decompress", str(packed), *words, str(back)], back)
+        packed, back = Path(folder) / "text.cf", Path(folder) / "back"
+        part = text[:1500]
+        kill_one("compress", lambda: compress(part, model, streams=8, out=packed), packed)
+        data = compress(part, model, streams=8).data
+        kill_one("decompress", lambda: decompress(data, model, out=back), back)
 
 
-def kill_one(words: list[str], out: Path) -> None:
-    """Run a command once, then kill it at random moments: its file is whole or not there."""
+def kill_one(name: str, work: Callable[[], object], out: Path) -> None:
+    """Kill copies of this process while they work: the file is whole or not there."""
     chance, whole = random.Random(0), 0
+    work()  # the first time takes longer
     began = time.monotonic()
-    subprocess.run(words, check=True, capture_output=True)
+    work()
     takes = time.monotonic() - began
     expected = out.read_bytes()
     for _ in range(KILLS):
         out.unlink(missing_ok=True)
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(takes * chance.uniform(0.5, 1.05))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        child = os.fork()  # it has loaded everything already, so that the kill hits the work
+        if not child:
+            work()
+            os._exit(0)
+        time.sleep(takes * chance.uniform(0, 1))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         assert not out.exists() or out.read_bytes() == expected, "half a file"
         whole += out.exists()
     out.unlink(missing_ok=True)
-    print(f"kill {words[3]}: {KILLS} times, {whole} after the file was whole, no half file")
+    print(f"kill {name}: {KILLS} times, {whole} after the file was whole, no half file")
 
 
 PARTS = {
@@ -200,12 +205,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run")
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--start", type=int, default=TEST_START)
     parser.add_argument("--bytes", type=int, default=300_000)
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     given = arguments.data
-    text = enwik8_test(arguments.bytes) if given is None else given.read_bytes()[: arguments.bytes]
+    if given is None:
+        text = enwik8(arguments.start, arguments.bytes)
+    else:
+        text = given.read_bytes()[: arguments.bytes]
     model = cf.load(arguments.run)
     print(f"{model.name}: {model.parameter_count:,} parameters; {len(text):,} bytes")
     for name in arguments.only:

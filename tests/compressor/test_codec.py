@@ -7,6 +7,7 @@ import torch
 
 from clearformer.compressor import container
 from clearformer.compressor.codec import compress, decompress
+from clearformer.compressor.online import Online
 from clearformer.model import Model
 from clearformer.text import BytePairs, Bytes, Words
 
@@ -139,7 +140,7 @@ def test_damaged_files_are_rejected_and_write_nothing(byte_model, text, tmp_path
         ({"protocol": {"context": 3, "stride": 4}}, "unknown protocol"),
         ({"protocol": {"context": 2**24, "stride": 1}}, "tokens are the most"),
         (
-            {"online": {"learning_rate": 9.0, "warmup": 1, "updates": 1, "optimizer": "adamw"}},
+            {"online": {**Online().to_json(), "learning_rate": 9.0}},
             "`learning_rate` is 9.0, but it must be above 0",
         ),
     ],

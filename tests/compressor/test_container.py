@@ -5,6 +5,7 @@ import pytest
 
 from clearformer.compressor import container
 from clearformer.compressor.container import Header, Machine, min_token_bits, pack, unpack
+from clearformer.compressor.online import Online
 
 MACHINE = Machine(2, "2.13.0+cpu", "x86_64 AuthenticAMD 26/2/1 AVX512 sse4_2 avx avx2 fma")
 
@@ -13,7 +14,7 @@ def header(**changes):
     table, code = b"table", b"code of a text"
     fields = {
         "model": "01" * 8, "tokenizer": "12" * 4, "name": "runs/mine", "seed": None,
-        "protocol": {"context": 256, "stride": 128}, "streams": 32, "online": None,
+        "protocol": {"context": 256, "stride": 128}, "streams": 32, "online": None, "counts": 0,
         "dtype": "float32", "machine": MACHINE, "coder": "constriction 0.5.0", "probe": "23" * 4,
         "tokens": 500_000, "length": 2_000_000, "sha256": "3f" * 12, "table": len(table),
     }  # fmt: skip
@@ -24,7 +25,10 @@ def header(**changes):
     "changes",
     [
         {"name": "a ä \x1b \udc80", "seed": 2**40},
-        {"online": {"learning_rate": 0.1, "warmup": 20, "updates": 1, "optimizer": "muon"}},
+        {
+            "online": Online.from_scratch().to_json(),
+            "counts": 6,
+        },
         {"protocol": {"segment": 64, "memory": 0}, "dtype": "bfloat16", "tokens": 2_000_000},
         {"machine": None, "coder": "another 1", "tokens": 0, "length": 0},
         {"machine": Machine(1, "2.14.0a0+git", "riscv64 ? ?/?/? DEFAULT")},

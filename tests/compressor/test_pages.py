@@ -1,4 +1,6 @@
+import io
 import random
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -58,3 +60,40 @@ def test_rejects_invalid_page_tables(tokenizers):
     for wrong in (replace(found, table=b"nonsense"), replace(found, table=b""), fewer):
         with pytest.raises(ValueError, match=r"^the page table "):
             list(restore(wrong, bpe))
+
+
+def peak(work):
+    """Bytes that a call has allocated at its peak."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("part", [b"plain text\n", b"\xff\xfe\xff\xfe\xff\xfe\xff\xfe"])
+def test_a_file_is_held_in_memory_once(part, tokenizers, tmp_path, monkeypatch):
+    """Nearly all of it as tokens, or nearly all as bytes that no token restores."""
+    monkeypatch.setattr(pages, "PAGE", 2**14)
+    monkeypatch.setattr(pages._Parts, "table", lambda parts: b"")  # LZMA has its own memory
+    size = 2**20
+    path = tmp_path / "file"
+    path.write_bytes(part * (size // len(part)))
+    for tokenizer in (each for each in tokenizers if each.kind in ("bytes", "characters")):
+        packed = []
+        with path.open("rb") as file:
+            needed = peak(lambda: packed.append(tokenize(file, tokenizer)))  # noqa: B023
+        held = packed[0].tokens.nbytes + packed[0].raw
+        assert size // 2 < held
+        assert needed < 1.4 * held, tokenizer.kind
+
+
+def test_open_file_and_bytes_give_the_same_pages(tokenizers, monkeypatch, strange_texts):
+    monkeypatch.setattr(pages, "PAGE", 100)
+    for tokenizer in tokenizers:
+        for data in files(strange_texts):
+            one, two = tokenize(data, tokenizer), tokenize(io.BytesIO(data), tokenizer)
+            assert (one.tokens.tolist(), one.table) == (two.tokens.tolist(), two.table)
+            assert one.length == len(data)
+            assert b"".join(restore(one, tokenizer)) == data

@@ -67,8 +67,10 @@ def test_frequencies_follow_documented_rule():
     """No token gets 0, and constriction's 24 bits are those that its documentation states."""
     logits = torch.tensor([[0.0, -1.0, -2.0, -100.0]])
     table = frequencies(logits)
-    exact = logits.double().softmax(-1).numpy() * 2**40
-    assert (table == np.floor(exact) + 1).all()
+    shares = logits.softmax(-1).double().numpy()
+    assert (table == np.floor(shares * 2**40) + 1).all()
+    exact = logits.double()
+    assert (frequencies(exact) == np.floor(exact.softmax(-1).numpy() * 2**40) + 1).all()
     assert table[0, 3] == 1
     ends = np.concatenate(([0], table[0].cumsum())) * ((2**24 - 4) / table.sum())
     widths = np.diff(np.floor(ends) + np.arange(5))

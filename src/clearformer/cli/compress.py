@@ -48,12 +48,15 @@ class Compress:
     online: bool = False
     """Train the model while coding, in the encoder and in the decoder."""
     learning_rate: float | None = None
-    """Learning rate of --online; none: 1e-3, from scratch 0.01 (Muon)."""
+    """Learning rate of --online; none: 5e-4, from scratch 0.01 (Muon)."""
     from_scratch: bool = False
     """Start from the initial weights of a preset, so that no weights have to be shipped; needs
     --online."""
     seed: int = 0
     """Seed of these initial weights."""
+    counts: int | None = None
+    """Mix the predictions with counts of what followed the last 1 to this many tokens so far in the
+    file, at most 8; none: 6 with --from-scratch, otherwise 0, no counts."""
     portable: bool = False
     """Compute so that any CPU, version of torch and number of threads decodes the file; slower."""
     json: bool = False
@@ -80,6 +83,7 @@ class Compress:
                 online=self._online() if self.online else False,
                 from_scratch=self.from_scratch,
                 seed=self.seed,
+                counts=self.counts,
                 portable=self.portable,
                 progress=progress,
             )

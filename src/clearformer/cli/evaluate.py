@@ -79,6 +79,9 @@ class Evaluate(ModelCommand):
     dynamic: bool = False
     """A language model: also let it learn from each window that it has predicted
     (dynamic evaluation); with --prove, in the encoder and the decoder."""
+    counts: int = 0
+    """A language model: also mix its predictions with counts of what followed the last 1 to this
+    many tokens so far, at most 8; with --prove, in the encoder and the decoder."""
     data_dir: Path | None = None
     """Folder with corpora; none: CLEARFORMER_DATA, then the cache, then a download."""
     verify: bool = False
@@ -119,7 +122,7 @@ class Evaluate(ModelCommand):
                 say(line)
         if self.out is not None:
             self._write(self.out, model, found)
-        if self.prove or self.dynamic:
+        if self.prove or self.dynamic or self.counts:
             self._prove(model, report.text.read())
 
     def _compare(self, found: Evaluation, prepared: EvaluationData, note: Say) -> Comparison:
@@ -151,14 +154,15 @@ class Evaluate(ModelCommand):
         if self.weights != "float32":
             quantized = Model(shared_copy(model.module), model.config, model.tokenizer)
             model = quantized.quantize(self.weights)
-        context, stride, online = self.context, self.stride, self.dynamic
+        settings: Any = {
+            "context": self.context, "stride": self.stride, "online": self.dynamic,
+            "counts": self.counts,
+        }  # fmt: skip
         if not self.prove:
-            say(claim(model, text, context=context, stride=stride, online=online).line())
+            say(claim(model, text, **settings).line())
             return
         with progress_bar("proving") as progress:
-            proof = prove(
-                model, text, context=context, stride=stride, online=online, progress=progress
-            )
+            proof = prove(model, text, **settings, progress=progress)
         for line in proof.lines():
             say(line)
 
@@ -205,10 +209,12 @@ class Evaluate(ModelCommand):
             )
         if self.probabilities and "classify" not in verbs:
             raise ValueError("--probabilities is for classifiers: leave it out")
-        if self.prove or self.dynamic:
+        if self.prove or self.dynamic or self.counts:
             model.config.require_verb("generate", model.name)
-        if (self.prove or self.dynamic) and self.memory is not None:
-            raise ValueError("--prove and --dynamic use the memory of the training: no --memory")
+        if (self.prove or self.dynamic or self.counts) and self.memory is not None:
+            raise ValueError(
+                "--prove, --dynamic and --counts use the memory of the training: no --memory"
+            )
 
     def _require_writable(self, model: Model, prepared: EvaluationData) -> None:
         """Refuse a .tsv for texts with tabs or line breaks, before they are translated."""

@@ -8,35 +8,32 @@ with which decoding fails.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from clearformer import safe_files
 from clearformer.arguments import check_keywords
 from clearformer.compressor import container, environment, protocols
-from clearformer.compressor.arithmetic import Arithmetic, Native, Portable
+from clearformer.compressor.arithmetic import Arithmetic, Portable
+from clearformer.compressor.coding_plan import Plan, native, plan_for
 from clearformer.compressor.container import Header
 from clearformer.compressor.models import ModelSource, model_hash, opened
-from clearformer.compressor.online import Online, OnlineLearner
+from clearformer.compressor.online import Online
 from clearformer.compressor.pages import Pages, Tokens, restore, tokenize
-from clearformer.compressor.protocols import Protocol, cut
+from clearformer.compressor.protocols import cut
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference import entropy_coder
-from clearformer.inference.entropy_coder import Ids, Predictor, code, frequencies
+from clearformer.inference.entropy_coder import Ids, code
 from clearformer.text import Tokenizer, sha256
 
-STREAMS, MIN_STREAM = 32, 4096  # streams of a long file; tokens that make another one worthwhile
-MAX_CACHED = 2**20  # tokens in the caches of all streams
-MAX_THREADS = 1024
-PROBE_STEPS = 8
 CURVE_BYTES = 100_000
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 Progress = Callable[[int, int], None]  # coded tokens, all tokens
@@ -83,6 +80,7 @@ def compress(
     online: Online | bool = False,
     from_scratch: bool = False,
     seed: int = 0,
+    counts: int | None = None,
     portable: bool = False,
     progress: Progress | None = None,
 ) -> Compressed:
@@ -102,6 +100,9 @@ def compress(
         from_scratch (bool): Start from the initial weights of the preset that `model` names, so
             that no weights have to be shipped; needs `online`. Default: False.
         seed (int): Of these initial weights. Default: 0.
+        counts (int, optional): Mix the predictions with counts of what followed the last 1 to this
+            many tokens so far in the file; at most 8, 0: no counts. Default: 6 with
+            `from_scratch`, otherwise 0.
         portable (bool): Compute so that any CPU, version of torch and number of threads decodes
             the file; slower. Default: False.
         progress (callable, optional): Called with the number of coded tokens and of all.
@@ -117,27 +118,36 @@ def compress(
         >>> packed = cf.compress("my.txt", "runs/mine", out="my.txt.cf")  # doctest: +SKIP
         >>> packed.bits_per_byte  # doctest: +SKIP
     """
-    settings = as_online(online, from_scratch)
-    if from_scratch and settings is None:
+    if from_scratch and not online:
         raise ValueError("`from_scratch` needs `online`: untrained weights predict nothing")
-    data = read_source(source)
     language_model, name = opened(model, seed if from_scratch else None)
     tokenizer = require_tokenizer(language_model)
-    pages = tokenize(data, tokenizer)
+    with open_source(source) as file:
+        pages = tokenize(file, tokenizer)
     arithmetic: Arithmetic = Portable() if portable else native(threads)
-    plan = plan_for(language_model, pages.tokens, streams, context, stride, settings, arithmetic)
+    plan = plan_for(
+        language_model,
+        pages.tokens,
+        streams=streams,
+        context=context,
+        stride=stride,
+        online=online,
+        counts=counts,
+        trained=not from_scratch,
+        arithmetic=arithmetic,
+    )
     prepared = arithmetic.prepare(language_model)
     with arithmetic.running(prepared):
         probe = plan.probe(prepared)
-        encoded, curve = _encode(prepared, plan, pages.tokens, len(data), progress)
+        encoded, curve = _encode(prepared, plan, pages.tokens, pages.length, progress)
     header = Header(
         name=name,
         seed=seed if from_scratch else None,
         **_must_match(language_model, plan),
         probe=probe,
         tokens=len(pages.tokens),
-        length=len(data),
-        sha256=hashlib.sha256(data).hexdigest()[: container.TEXT],
+        length=pages.length,
+        sha256=pages.sha256[: container.TEXT],
         table=len(pages.table),
     )
     packed = container.pack(header, pages.table, encoded)
@@ -192,99 +202,6 @@ def decompress(
     return _write(restore(Pages(tokens, table), tokenizer), header, named, out)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Settings of the coding that encoder and decoder must share."""
-
-    protocol: Protocol
-    streams: int
-    online: Online | None
-    arithmetic: Arithmetic
-
-    @staticmethod
-    def from_header(header: Header) -> Plan:
-        online = None if header.online is None else Online.from_json(header.online)
-        machine = header.machine
-        arithmetic = Portable() if machine is None else Native(machine.threads)
-        return Plan(protocols.from_json(header.protocol), header.streams, online, arithmetic)
-
-    def check(self, model: LanguageModel) -> None:
-        """Raise ValueError if this model cannot be used in this way."""
-        weight = next(model.module.parameters())
-        if weight.device.type != "cpu":
-            raise ValueError(
-                f"the model is on {weight.device}, but files are compressed on the CPU: load it "
-                f"with device='cpu'"
-            )
-        most = container.MAX_STREAMS
-        if not 1 <= self.streams <= most:
-            raise ValueError(f"`streams` is {self.streams}, but it must be from 1 to {most:,}")
-        if self.online is not None and self.arithmetic.machine is None:
-            raise ValueError(
-                "`portable` and `online` do not go together: there is no portable arithmetic of "
-                "training; leave one of them out"
-            )
-        if self.streams * self.protocol.longest > MAX_CACHED:
-            raise ValueError(
-                f"{self.streams:,} streams of {self.protocol.longest:,} tokens are held in memory, "
-                f"but {MAX_CACHED:,} tokens are the most: choose fewer `streams` or a shorter "
-                f"`context`"
-            )
-
-    def probe(self, model: LanguageModel) -> str:
-        """Hash of the frequencies of fixed tokens: another machine's differ if its sums do."""
-        vocabulary, digest = model.config.vocabulary, hashlib.sha256()
-        predictor = self.protocol.predictor(model, self.streams, None)
-        chance = np.random.Generator(np.random.PCG64(0))
-        for _ in range(PROBE_STEPS):
-            tokens = chance.integers(0, vocabulary, self.streams)
-            digest.update(frequencies(predictor.read(tokens)).tobytes())
-        return digest.hexdigest()[: container.SHORT]
-
-
-def as_online(online: Online | bool, from_scratch: bool = False) -> Online | None:
-    """The settings of online learning; True means the defaults."""
-    if isinstance(online, Online):
-        return online
-    usual = Online.from_scratch() if from_scratch else Online()
-    return usual if online else None
-
-
-def plan_for(
-    model: LanguageModel,
-    tokens: Tokens,
-    streams: int | None,
-    context: int | None,
-    stride: int | None,
-    online: Online | None,
-    arithmetic: Arithmetic,
-) -> Plan:
-    """The plan for a text; None means the default."""
-    usual = max(1, min(STREAMS, len(tokens) // MIN_STREAM))
-    plan = Plan(
-        protocols.protocol_for(model.config, context, stride),
-        usual if streams is None else streams,
-        online,
-        arithmetic,
-    )
-    plan.check(model)
-    return plan
-
-
-def native(threads: int | None) -> Native:
-    """torch's own arithmetic; None: on as many threads as torch uses now."""
-    if threads is not None and not 1 <= threads <= MAX_THREADS:
-        raise ValueError(f"`threads` is {threads}, but it must be from 1 to {MAX_THREADS:,}")
-    return Native(torch.get_num_threads() if threads is None else threads)
-
-
-def _coding(model: LanguageModel, plan: Plan) -> tuple[Predictor, OnlineLearner | None]:
-    if plan.online is None:
-        return plan.protocol.predictor(model, plan.streams, None), None
-    learner = OnlineLearner(model, plan.online)
-    return plan.protocol.predictor(learner.model, plan.streams, learner), learner
-
-
 def _encode(
     model: LanguageModel, plan: Plan, tokens: Tokens, size: int, progress: Progress | None
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
@@ -303,13 +220,16 @@ def _encode(
             progress(total, len(tokens))
         return coded
 
-    predictor, _ = _coding(model, plan)
-    code(predictor, counts, model.config.vocabulary, step)
+    code(plan.predictor(model, plan.learner(model)), counts, model.config.vocabulary, step)
     return encoder.finish(), tuple(curve)
 
 
 def _decode(
-    model: LanguageModel, plan: Plan, encoded: bytes, count: int, progress: Progress | None
+    model: LanguageModel,
+    plan: Plan,
+    encoded: bytes | memoryview,
+    count: int,
+    progress: Progress | None,
 ) -> Tokens:
     vocabulary = model.config.vocabulary
     kind = next(k for k in (np.uint8, np.uint16, np.uint32) if vocabulary - 1 <= np.iinfo(k).max)
@@ -323,8 +243,7 @@ def _decode(
             progress(done * plan.streams + len(found), count)
         return found
 
-    predictor, _ = _coding(model, plan)
-    code(predictor, counts, vocabulary, step)
+    code(plan.predictor(model, plan.learner(model)), counts, vocabulary, step)
     return tokens
 
 
@@ -337,6 +256,7 @@ def _must_match(model: LanguageModel, plan: Plan) -> dict[str, Any]:
         "protocol": protocols.to_json(plan.protocol),
         "streams": plan.streams,
         "online": None if plan.online is None else plan.online.to_json(),
+        "counts": plan.counts,
         "dtype": str(next(weights).dtype).removeprefix("torch."),
         "coder": environment.coder(),
         "machine": plan.arithmetic.machine,
@@ -387,13 +307,19 @@ def _write(
     return bytes(kept) if out is None else None
 
 
-def read_source(source: Source) -> bytes:
+def open_source(source: Source) -> BinaryIO:
+    """An open file with the content of a source."""
     if isinstance(source, bytes | bytearray | memoryview):
-        return bytes(source)
+        return io.BytesIO(source)
     path = Path(os.path.expanduser(source))
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file, but one is needed")
-    return path.read_bytes()
+    return path.open("rb")
+
+
+def read_source(source: Source) -> bytes:
+    with open_source(source) as file:
+        return file.read()
 
 
 def require_tokenizer(model: LanguageModel) -> Tokenizer:

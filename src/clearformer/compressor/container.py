@@ -18,6 +18,7 @@ from typing import Any
 
 from clearformer.compressor.packing import Reader, Writer
 
+Buffer = bytes | memoryview
 MAGIC = b"CLZ\x02"
 OLD_MAGIC = b"CLFZ\x01"  # of versions before the first release
 MAX_STREAMS = 4096
@@ -44,6 +45,8 @@ class Header:
     """Parts of the text that are coded side by side."""
     online: Mapping[str, Any] | None
     """How the model is trained while it codes."""
+    counts: int
+    """The longest context of the counts that are mixed with the model; 0: no counts."""
     dtype: str
     machine: Machine | None
     """Versions and CPU; None: portable arithmetic, which does not depend on them."""
@@ -68,13 +71,13 @@ class Machine:
     cpu: str
 
 
-def pack(header: Header, table: bytes, code: bytes) -> bytes:
+def pack(header: Header, table: Buffer, code: Buffer) -> bytes:
     """The bytes of a file."""
-    rest = _packed(header) + table + code
-    return MAGIC + _check(rest) + rest
+    rest = (_packed(header), table, code)
+    return b"".join((MAGIC, _check(*rest), *rest))
 
 
-def unpack(data: bytes, name: str) -> tuple[Header, bytes, bytes]:
+def unpack(data: bytes, name: str) -> tuple[Header, memoryview, memoryview]:
     """Header, page table and code of a file; ValueError if it is damaged."""
     if data[: len(OLD_MAGIC)] == OLD_MAGIC:
         raise ValueError(
@@ -95,7 +98,7 @@ def unpack(data: bytes, name: str) -> tuple[Header, bytes, bytes]:
     except ValueError as problem:
         raise ValueError(f"{name} has an invalid header: {problem}") from None
     body = memoryview(data)[reader.place :]
-    return header, bytes(body[: header.table]), bytes(body[header.table :])
+    return header, body[: header.table], body[header.table :]
 
 
 def min_token_bits(vocabulary: int, precision: int = 24) -> float:
@@ -103,8 +106,11 @@ def min_token_bits(vocabulary: int, precision: int = 24) -> float:
     return -math.log2(1 - (vocabulary - 1) / 2**precision)
 
 
-def _check(rest: bytes | memoryview) -> bytes:
-    return hashlib.sha256(rest).digest()[:CHECK]
+def _check(*parts: Buffer) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()[:CHECK]
 
 
 def _packed(header: Header) -> bytes:
@@ -117,6 +123,7 @@ def _packed(header: Header) -> bytes:
         (header.online is not None, 1),
         (header.machine is None, 1),
         (header.tokens == header.length, 1),
+        (header.counts > 0, 1),
     )
     w.hash(header.model).hash(header.tokenizer).hash(header.probe).hash(header.sha256)
     w.number(header.streams).numbers(header.protocol.values()).number(header.length)
@@ -129,12 +136,14 @@ def _packed(header: Header) -> bytes:
         w.number(header.seed)
     if header.online is not None:
         w.settings(header.online)
+    if header.counts:
+        w.number(header.counts)
     w.text(header.name)
     return w.data
 
 
 def _unpacked(r: Reader) -> Header:
-    dtype, kind, seeded, learns, portable, same = r.bits(2, 1, 1, 1, 1, 1)
+    dtype, kind, seeded, learns, portable, same, counted = r.bits(2, 1, 1, 1, 1, 1, 1)
     model, tokenizer, probe, sha256 = map(r.hash, (IDENTITY, SHORT, SHORT, TEXT))
     streams = r.number("streams", 1, MAX_STREAMS)
     protocol = {key: r.number(key, 0, 2**24) for key in PROTOCOLS[kind]}
@@ -160,5 +169,6 @@ def _unpacked(r: Reader) -> Header:
         dtype=DTYPES[dtype],
         seed=r.number("seed", 0, 2**63) if seeded else None,
         online=r.settings() if learns else None,
+        counts=r.number("counts", 1, 255) if counted else 0,
         name=r.text(4096),
     )

@@ -1,9 +1,9 @@
 """Training while coding: encoder and decoder learn from every window that both know.
 
-After a window is coded, one optimizer step is taken on it, and the next window is predicted by the
-changed weights (dynamic evaluation; Mikolov et al. 2010, Krause et al. 2018). The updates are the
-same bit for bit on both sides: the same batches, the same threads, no dropout, and optimizer steps
-parameter by parameter.
+After a window is coded, optimizer steps are taken on it, each on a few of its streams, and the next
+window is predicted by the changed weights (dynamic evaluation; Mikolov et al. 2010, Krause et al.
+2018). The updates are the same bit for bit on both sides: the same batches, the same threads, no
+dropout, and optimizer steps parameter by parameter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from clearformer.config import AdamW, Muon, TrainConfig
@@ -29,16 +29,19 @@ class Online:
     """Settings of the training, stored in the header of a file.
 
     Attributes:
-        learning_rate (float): After the warmup. Default: 1e-3.
+        learning_rate (float): After the warmup. Default: 5e-4.
         warmup (int): Updates over which the learning rate rises. Default: 20.
-        updates (int): Optimizer steps on each window. Default: 1.
+        updates (int): Passes over each window. Default: 1.
+        batch_size (int): Streams in an optimizer step: fewer make more steps on each window.
+            Default: 2.
         optimizer (str): "adamw", or "muon" for weights that have much to learn: the matrices of
             the blocks by Muon, the others by AdamW. Default: "adamw".
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     warmup: int = 20
     updates: int = 1
+    batch_size: int = 2
     optimizer: str = "adamw"
 
     def __post_init__(self) -> None:
@@ -46,7 +49,7 @@ class Online:
             raise ValueError(
                 f"`learning_rate` is {self.learning_rate}, but it must be above 0 and below 1"
             )
-        for name in ("warmup", "updates"):
+        for name in ("warmup", "updates", "batch_size"):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= 10**6:
                 raise ValueError(f"`{name}` is {value!r:.40}, but it must be from 1 to 1,000,000")
@@ -58,7 +61,7 @@ class Online:
     @classmethod
     def from_scratch(cls) -> Online:
         """Settings for weights that have learned nothing yet."""
-        return cls(learning_rate=0.01, warmup=50, optimizer="muon")
+        return cls(learning_rate=0.01, warmup=50, batch_size=4, optimizer="muon")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -113,14 +116,23 @@ class OnlineLearner:
 
     def learn(self, tokens: Ids, targets: Ids) -> None:
         """Update the weights on a window (S, T)."""
-        batch = Batch(torch.from_numpy(tokens.copy()), torch.from_numpy(targets.copy()))
+        size = self.settings.batch_size
         for _ in range(self.settings.updates):
-            self.step += 1
-            set_lr(self.optimizers, min(1.0, self.step / self.settings.warmup))
-            self.module.zero_grad(set_to_none=True)
-            with torch.enable_grad():
-                sums, counts = self.module.loss(batch)
-                (sums.sum() / counts.sum()).backward()
-            torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0, foreach=False)
-            for optimizer in self.optimizers:
-                optimizer.step()
+            for first in range(0, len(tokens), size):
+                rows = slice(first, first + size)
+                self._step(Batch(_copied(tokens[rows]), _copied(targets[rows])))
+
+    def _step(self, batch: Batch) -> None:
+        self.step += 1
+        set_lr(self.optimizers, min(1.0, self.step / self.settings.warmup))
+        self.module.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            sums, counts = self.module.loss(batch)
+            (sums.sum() / counts.sum()).backward()
+        torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0, foreach=False)
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def _copied(ids: Ids) -> Tensor:
+    return torch.from_numpy(ids.copy())

@@ -22,7 +22,7 @@ WORDS = (
 LITERAL = 2**31  # in the bits of the words: the model of the CPU follows as text
 FORMS = ("{}.{}.{}", "{}.{}.{}+cpu", "constriction {}.{}.{}")
 OTHER_FORM = 255
-SETTINGS = ("warmup", "updates")  # of online learning, besides its rate and its optimizer
+SETTINGS = ("warmup", "updates", "batch_size")  # of online learning, besides rate and optimizer
 OPTIMIZERS = ("adamw", "muon")
 
 
@@ -119,8 +119,6 @@ class Reader:
         for count in counts:
             found.append(total & (1 << count) - 1)
             total >>= count
-        if total:
-            raise ValueError("it was written by a later version of clearformer")
         return found
 
     def hash(self, digits: int) -> str:

@@ -8,9 +8,13 @@ tokens, or how many bytes. A tokenizer whose ids are bytes needs no table.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import lzma
+from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +23,11 @@ from clearformer.compressor.packing import Reader, varint
 from clearformer.text import Tokenizer
 
 PAGE = 2**20  # bytes that are tokenized together
+MAX_PARTS = 2**28
 SHORTEST = 128  # bytes that are not cut further: a part costs a few bytes of the table
 MAX_RAW = 2**34  # bytes that a page table may hold
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
+DAMAGED = "the page table is damaged"
 Tokens = NDArray[np.generic]  # unsigned integers
 
 
@@ -30,26 +36,29 @@ class Pages:
     """Tokens of a file, and the bytes that the tokenizer cannot restore."""
 
     tokens: Tokens  # (N,)
-    table: bytes = b""
+    table: bytes | memoryview = b""
     raw: int = 0  # bytes that the model does not code
+    length: int = 0  # of the file
+    sha256: str = ""
 
 
-@dataclass
 class _Parts:
     """Parts of a file in order, each with its tokens or as it is."""
 
-    ids: list[Tokens] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)  # tokens and bytes in turn, tokens first
-    raw: list[bytes] = field(default_factory=list)
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.ids = array("H" if tokenizer.size <= 2**16 else "I")
+        self.counts: list[int] = []  # tokens and bytes in turn, tokens first
+        self.raw = bytearray()
 
     def add_tokens(self, ids: Tokens) -> None:
         if len(self.counts) % 2:  # tokens after tokens: nothing raw is between
             self.counts.append(0)
-        self.ids.append(ids)
+        self.ids.frombytes(ids.astype(self.ids.typecode).tobytes())
         self.counts.append(len(ids))
 
     def add_raw(self, data: bytes) -> None:
-        self.raw.append(data)
+        self.raw += data
         if len(self.counts) % 2:
             self.counts.append(len(data))
         elif self.counts:
@@ -57,23 +66,44 @@ class _Parts:
         else:
             self.counts += [0, len(data)]
 
+    def split(self, part: bytes) -> None:
+        """Add some bytes, halved until each part is restored by its tokens or short."""
+        ids = _lossless(part, self.tokenizer)
+        if ids is not None:
+            self.add_tokens(ids)
+        elif len(part) <= SHORTEST:
+            self.add_raw(part)
+        else:
+            middle = _cut(part, len(part) // 2)
+            self.split(part[:middle])
+            self.split(part[middle:])
 
-def tokenize(data: bytes, tokenizer: Tokenizer) -> Pages:
-    """The tokens of any bytes."""
+    def table(self) -> bytes:
+        numbers = b"".join(map(varint, (len(self.counts), *self.counts)))
+        # LZMA takes eleven times its dictionary as memory, whatever it packs.
+        dictionary = max(2**12, min(2**26, len(numbers) + len(self.raw)))
+        filters = [{**FILTERS[0], "dict_size": dictionary}]
+        packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=filters)
+        return b"".join((packer.compress(numbers), packer.compress(self.raw), packer.flush()))
+
+
+def tokenize(source: bytes | BinaryIO, tokenizer: Tokenizer) -> Pages:
+    """The tokens of any bytes, or of an open file, which is read once and page by page."""
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
     if tokenizer.ids_are_bytes:
-        return Pages(np.frombuffer(data, dtype=np.uint8))
-    parts = _Parts()
-    start = 0
-    while start < len(data):
-        end = _cut(data, start, min(start + PAGE, len(data)))
-        _split(data, start, end, tokenizer, parts)
-        start = end
-    kind = np.uint16 if tokenizer.size <= 2**16 else np.uint32
-    tokens = np.concatenate([np.zeros(0, kind), *parts.ids]).astype(kind)
-    raw = b"".join(parts.raw)
-    table = b"".join(map(varint, (len(parts.counts), *parts.counts))) + raw
-    packed = lzma.compress(table, lzma.FORMAT_RAW, filters=FILTERS)
-    return Pages(tokens, packed, len(raw))
+        data = file.read()
+        digest = hashlib.sha256(data)
+        return Pages(np.frombuffer(data, np.uint8), length=len(data), sha256=digest.hexdigest())
+    parts, digest, length = _Parts(tokenizer), hashlib.sha256(), 0
+    page = file.read(PAGE + 1)  # one more, to see whether the page ends between characters
+    while page:
+        end = len(page) if len(page) <= PAGE else _cut(page, PAGE)
+        parts.split(page[:end])
+        digest.update(page[:end])
+        length += end
+        page = page[end:] + file.read(PAGE + 1 - (len(page) - end))
+    tokens = np.frombuffer(parts.ids, parts.ids.typecode)
+    return Pages(tokens, parts.table(), len(parts.raw), length, digest.hexdigest())
 
 
 def restore(pages: Pages, tokenizer: Tokenizer) -> Iterator[bytes]:
@@ -82,42 +112,51 @@ def restore(pages: Pages, tokenizer: Tokenizer) -> Iterator[bytes]:
         for start in range(0, len(pages.tokens), PAGE):
             yield pages.tokens[start : start + PAGE].astype(np.uint8).tobytes()
         return
-    opener = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=FILTERS)
+    table = _TableReader(pages.table)
     try:
-        table = opener.decompress(pages.table, MAX_RAW)
-    except (lzma.LZMAError, EOFError):
-        raise ValueError("the page table is damaged") from None
-    numbers = Reader(table)
-    try:
-        parts = numbers.number("the number of parts", 0, len(table))
-        counts = [numbers.number("the size of a part", 0, MAX_RAW) for _ in range(parts)]
+        parts = table.number("the number of parts", 0, MAX_PARTS)
+        counts = [table.number("the size of a part", 0, MAX_RAW) for _ in range(parts)]
     except ValueError:
-        raise ValueError("the page table is damaged") from None
-    place, at = 0, numbers.place
+        raise ValueError(DAMAGED) from None
+    place = 0
     for index, count in enumerate(counts):
         if index % 2:
-            yield table[at : at + count]
-            at += count
+            for start in range(0, count, PAGE):
+                yield table.take(min(PAGE, count - start))
         else:
             text = tokenizer.decode(pages.tokens[place : place + count].astype(np.int64))
             yield text.encode("utf-8", "surrogatepass")
             place += count
-    if place != len(pages.tokens) or at != len(table):
+    if place != len(pages.tokens) or table.rest():
         raise ValueError("the page table does not fit the tokens")
 
 
-def _split(data: bytes, start: int, end: int, tokenizer: Tokenizer, parts: _Parts) -> None:
-    """Add data[start:end], halved until each part is restored by its tokens or short."""
-    part = data[start:end]
-    ids = _lossless(part, tokenizer)
-    if ids is not None:
-        parts.add_tokens(ids)
-    elif len(part) <= SHORTEST:
-        parts.add_raw(part)
-    else:
-        middle = _cut(data, start, start + len(part) // 2)
-        _split(data, start, middle, tokenizer, parts)
-        _split(data, middle, end, tokenizer, parts)
+class _TableReader(Reader):
+    """Reads a page table, which is unpacked as far as it is read."""
+
+    def __init__(self, packed: bytes | memoryview) -> None:
+        super().__init__(b"")
+        self.unpacker = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=FILTERS)
+        self.packed = packed
+
+    def take(self, count: int) -> bytes:
+        while self.place + count > len(self.data):
+            more = self._more()
+            if not more:
+                raise ValueError(DAMAGED)
+            self.data, self.place = self.data[self.place :] + more, 0
+        return super().take(count)
+
+    def rest(self) -> bool:
+        """Whether anything is left."""
+        return self.place < len(self.data) or bool(self._more())
+
+    def _more(self) -> bytes:
+        packed, self.packed = self.packed, b""
+        try:
+            return self.unpacker.decompress(packed, PAGE)
+        except (lzma.LZMAError, EOFError):
+            return b""
 
 
 def _lossless(part: bytes, tokenizer: Tokenizer) -> Tokens | None:
@@ -131,12 +170,10 @@ def _lossless(part: bytes, tokenizer: Tokenizer) -> Tokens | None:
     return ids if kept else None
 
 
-def _cut(data: bytes, start: int, end: int) -> int:
-    """A place near the end of data[start:end] to cut at: after a line, or between characters."""
-    if end == len(data):
-        return end
-    line = data.rfind(b"\n", start + (end - start) // 2, end)
+def _cut(data: bytes, end: int) -> int:
+    """A place near `end` to cut at: after a line, or between characters."""
+    line = data.rfind(b"\n", end // 2, end)
     if line >= 0:
         return line + 1
-    first = max(start + 1, end - 3)  # a character has at most four bytes
+    first = max(1, end - 3)  # a character has at most four bytes
     return next((i for i in range(end, first - 1, -1) if data[i] & 0xC0 != 0x80), end)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log2
+from typing import Any
 
 import numpy as np
 
@@ -18,19 +19,16 @@ from clearformer.compressor import protocols
 from clearformer.compressor.causality import find_leak
 from clearformer.compressor.codec import (
     Compressed,
-    Plan,
     Progress,
     Source,
-    as_online,
     compress,
     decompress,
-    native,
-    plan_for,
     read_source,
     require_tokenizer,
 )
-from clearformer.compressor.models import opened
-from clearformer.compressor.online import Online, OnlineLearner
+from clearformer.compressor.coding_plan import Plan, native, plan_for
+from clearformer.compressor.models import ModelSource, opened
+from clearformer.compressor.online import Online
 from clearformer.compressor.pages import Tokens, tokenize
 from clearformer.compressor.protocols import BitsSoFar
 from clearformer.generate.language_model import LanguageModel
@@ -97,6 +95,7 @@ def prove(
     context: int | None = None,
     stride: int | None = None,
     online: Online | bool = False,
+    counts: int | None = None,
     progress: Progress | None = None,
 ) -> Proof:
     """Compress a text, decompress it, and compare the bits with what the model claims.
@@ -104,7 +103,7 @@ def prove(
     Args:
         model (Model): A language model.
         source (path or bytes): The text.
-        streams, context, stride, online: As in `compress`.
+        streams, context, stride, online, counts: As in `compress`.
         progress (callable, optional): Called with coded tokens and all, to encode and to decode.
 
     Returns:
@@ -114,15 +113,14 @@ def prove(
         ValueError: If the model looks ahead, or if its code needs more bits than it claims.
     """
     data = read_source(source)
-    learning = as_online(online) or False
-    found = claim(model, data, streams=streams, context=context, stride=stride, online=learning)
+    settings: Any = {
+        "streams": streams, "context": context, "stride": stride, "online": online, "counts": counts
+    }  # fmt: skip
+    found = claim(model, data, **settings)
     packed = compress(
         data,
         model,
-        streams=streams,
-        context=context,
-        stride=stride,
-        online=learning,
+        **settings,
         progress=_part(progress, 0),
     )
     restored = decompress(packed.data, model, progress=_part(progress, 1))
@@ -144,39 +142,49 @@ def _part(progress: Progress | None, part: int) -> Progress | None:
 
 
 def claim(
-    model: Model,
+    model: ModelSource,
     data: bytes,
     *,
     streams: int | None = None,
     context: int | None = None,
     stride: int | None = None,
     online: Online | bool = False,
+    from_scratch: bool = False,
+    seed: int = 0,
+    counts: int | None = None,
     progress: BitsSoFar | None = None,
 ) -> Claim:
     """The bits of a text by the loss of the model; with `online`, training on each window.
 
-    `progress` is called with the number of tokens and of bits so far.
+    The options are those of `compress`. `progress` is called with the number of tokens and of bits
+    so far.
     """
     try:
-        language_model, _ = opened(model, None)
+        language_model, _ = opened(model, seed if from_scratch else None)
     except ValueError as problem:
         if "later ones" in str(problem):  # a pattern that attends to later tokens
             raise ValueError(f"{CANNOT} ({problem})") from None
         raise
     tokens = tokenize(data, require_tokenizer(language_model)).tokens
     plan = plan_for(
-        language_model, tokens, streams, context, stride, as_online(online), native(None)
+        language_model,
+        tokens,
+        streams=streams,
+        context=context,
+        stride=stride,
+        online=online,
+        counts=counts,
+        trained=not from_scratch,
+        arithmetic=native(None),
     )
-    leak = find_leak(
-        language_model.module,
-        np.asarray(tokens[: language_model.config.length]),
-        model.config.vocabulary,
-    )
+    vocabulary = language_model.config.vocabulary
+    beginning = np.asarray(tokens[: language_model.config.length])
+    leak = find_leak(language_model.module, beginning, vocabulary)
     if leak is not None:
         raise ValueError(f"{CANNOT} ({leak}{_finding(language_model)})")
     with plan.arithmetic.running(language_model):
         bits = _bits(language_model, plan, tokens, progress)
-    first = min(plan.streams, len(tokens)) * log2(model.config.vocabulary)  # they are uniform
+    first = min(plan.streams, len(tokens)) * log2(vocabulary)  # they are uniform
     return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
 
 
@@ -200,7 +208,6 @@ def _bits(model: LanguageModel, plan: Plan, tokens: Tokens, progress: BitsSoFar 
         row[:count] = tokens[start : start + count]
     if rows.shape[1] < 2:
         return 0.0
-    if plan.online is None:
-        return protocols.claim(model, plan.protocol, rows, counts, None, progress)
-    learner = OnlineLearner(model, plan.online)
-    return protocols.claim(learner.model, plan.protocol, rows, counts, learner, progress)
+    learner, mixture = plan.learner(model), plan.mixture(model)
+    learned = model if learner is None else learner.model
+    return protocols.claim(learned, plan.protocol, rows, counts, learner, mixture, progress)

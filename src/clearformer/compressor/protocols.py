@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from clearformer.config import ModelConfig
 from clearformer.core.cache import Cache
@@ -36,6 +37,12 @@ class Learner(Interface):
     """Trains a model on a finished window."""
 
     def learn(self, tokens: Ids, targets: Ids) -> None: ...
+
+
+class Mix(Interface):
+    """Changes the logits (S, V) after tokens (S,)."""
+
+    def __call__(self, tokens: Ids, logits: Tensor) -> Tensor: ...
 
 
 class Window(NamedTuple):
@@ -209,6 +216,7 @@ def claim(
     streams: Ids,
     counts: NDArray[np.int64],
     learner: Learner | None = None,
+    mixture: Mix | None = None,
     progress: BitsSoFar | None = None,
 ) -> float:
     """Bits of all tokens but the first of each stream, by the loss of the model itself.
@@ -226,7 +234,11 @@ def claim(
         targets = np.where(scored, following, IGNORE)
         with torch.inference_mode():
             batch = Batch(torch.from_numpy(tokens.copy()), torch.from_numpy(targets))
-            sums, _ = model.module.loss(batch, caches)
+            if mixture is None:
+                sums, _ = model.module.loss(batch, caches)
+            else:
+                skipped = window.scored - window.start
+                sums = _mixed_loss(model, batch, caches, skipped, mixture)
             for cache in caches or ():
                 cache.advance()
         total += float(sums.double().sum()) / math.log(2)
@@ -234,6 +246,20 @@ def claim(
             progress(min(streams.size, len(streams) * window.stop), total)
         if learner is not None and window.full:
             learner.learn(tokens, following)
+    return total
+
+
+def _mixed_loss(
+    model: LanguageModel, batch: Batch, caches: list[Cache] | None, skipped: int, mix: Mix
+) -> Tensor:
+    """The loss (S,) of a window, whose logits after the first `skipped` ones are mixed."""
+    hidden, targets = model.module.hidden(batch.tokens, caches=caches), batch.targets
+    assert isinstance(targets, Tensor)  # of one objective
+    total = torch.zeros(len(hidden), dtype=torch.float64)
+    for place in range(skipped, hidden.shape[1]):
+        logits = at_least_float32(model.module.head(hidden[:, place]))
+        mixed = mix(batch.tokens[:, place].numpy(), logits)
+        total += cross_entropy(mixed, targets[:, place], ignore_index=IGNORE, reduction="none")
     return total
 
 

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clearformer.core.heads import at_least_float32
+
 PRECISION = 24  # bits of the integers that constriction codes with
 SCALE = 2.0**40
 # `perfect=False` is the simple rule: i + floor(c_i (2^24 - V) / c_V) is the lower end of symbol i,
@@ -41,12 +43,13 @@ class Predictor(Interface):
 
 
 def frequencies(logits: Tensor) -> Frequencies:
-    """floor(2^40 p) + 1 of each probability p (S, V), computed in float64 from the logits.
+    """floor(2^40 p) + 1 of each probability p (S, V), computed from the logits as they are.
 
-    Their sums are integers below 2^53 and so exact in any order; constriction scales them to
-    integers that sum to 2^24, each at least 1.
+    In float64 the softmax of 32 streams over 4,096 tokens takes nine times as long as in float32,
+    whose error costs 1e-7 bits. The sums of frequencies are integers below 2^53 and so exact in any
+    order; constriction scales them to integers that sum to 2^24, each at least 1.
     """
-    scaled = logits.double().softmax(dim=-1).mul_(SCALE).floor_().add_(1)
+    scaled = at_least_float32(logits).softmax(dim=-1).double().mul_(SCALE).floor_().add_(1)
     # One NaN or infinite logit makes the whole row NaN, so the first column tells.
     if not bool(scaled[:, 0].isfinite().all()):
         raise ValueError(
@@ -105,17 +108,17 @@ class Encoder:
         return words, start, width
 
     def finish(self) -> bytes:
-        return self.coder.get_compressed().astype("<u4").tobytes()
+        return self.coder.get_compressed().astype("<u4", copy=False).tobytes()
 
 
 class Decoder:
     """Decodes the tokens that an `Encoder` encoded."""
 
     def __init__(
-        self, coded: bytes, tokens: NDArray[np.generic], starts: NDArray[np.int64]
+        self, coded: bytes | memoryview, tokens: NDArray[np.generic], starts: NDArray[np.int64]
     ) -> None:
         self.tokens, self.starts = tokens, starts
-        words = np.frombuffer(coded, dtype="<u4").astype(np.uint32)
+        words = np.frombuffer(coded, dtype="<u4").astype(np.uint32, copy=False)
         self.coder = constriction.stream.queue.RangeDecoder(words)
 
     def __call__(self, done: int, table: Frequencies) -> Ids:

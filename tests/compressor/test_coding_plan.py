@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+import torch
+
+from clearformer.compressor.coding_plan import native, plan_for
+from clearformer.generate.language_model import LanguageModel
+
+
+@pytest.fixture
+def model(byte_model):
+    model = byte_model()
+    return LanguageModel(model.module, model.config, model.run_config.generation, model.tokenizer)
+
+
+def plan(model, length=600, **changes):
+    options = {
+        "streams": None, "context": None, "stride": None, "online": False, "counts": None,
+        "trained": True, "arithmetic": native(1), **changes,
+    }  # fmt: skip
+    return plan_for(model, np.zeros(length, np.uint8), **options)
+
+
+def test_long_files_have_more_streams(model):
+    assert plan(model).streams == 1
+    assert plan(model, 3 * 4096).streams == 3
+    assert plan(model, 10**6).streams == 32
+
+
+def test_counts_are_on_from_scratch_alone(model):
+    assert plan(model).counts == 0
+    assert plan(model, trained=False).counts == 6
+    assert plan(model, trained=False, counts=0).counts == 0
+    with pytest.raises(ValueError, match="`counts` is 9, but it must be from 0 to 8"):
+        plan(model, counts=9)
+
+
+def test_probe_depends_on_what_predicts_and_leaves_the_weights(model):
+    before = [each.clone() for each in model.module.parameters()]
+    changes = ({}, {"streams": 2}, {"counts": 2})
+    probes = {plan(model, **each).probe(model) for each in changes}
+    assert len(probes) == 3
+    assert plan(model, online=True, context=4).probe(model) == plan(model, context=4).probe(model)
+    pairs = zip(before, model.module.parameters(), strict=True)
+    assert all(torch.equal(one, two) for one, two in pairs)
