@@ -277,7 +277,7 @@ def adapter_run():
         from clearformer.hub.peft_import import ImportedAdapter
         from clearformer.runs import finetune, load, state
 
-        opened = load.open_run(base)
+        opened = load.open_any(base)
         config = opened.config
         model = build(config.model)
         finetune.load_pretrained(model, config.model, opened)

@@ -103,3 +103,19 @@ def test_captions_example_uses_one_sequence(digits, name, monkeypatch):
     else:
         assert table[letters, pixels].all()
         assert not table[pixels, letters].any()
+
+
+def test_sailor_example_judges_answers_it_was_not_trained_on():
+    sailor = example("sailor")
+    every = sailor.conversations()
+    assert len(set(every)) == 400
+
+    class Model:
+        """Answers every question about the sea, and calls everyone Ann."""
+
+        def chat(self, messages, **settings):
+            return "Ahoy Ann! The sea be grand, arr."
+
+    pairs = [("a", "Ahoy Ann! The sea be grand, arr."), ("b", "Ahoy Bob! The sea be grand, arr.")]
+    found = sailor.shares(Model(), pairs)
+    assert found == {"style": 1, "name": 0.5, "thing": 1, "word": 1, "right": 0.5}

@@ -26,12 +26,32 @@ MODELS = {
     "bert": lambda: transformers.BertForSequenceClassification(
         transformers.BertConfig(**SIZES, num_labels=3)
     ),
+    "marian": lambda: transformers.MarianMTModel(
+        transformers.MarianConfig(
+            vocab_size=256,
+            d_model=16,
+            encoder_layers=2,
+            decoder_layers=1,
+            decoder_ffn_dim=24,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=24,
+            max_position_embeddings=32,
+            pad_token_id=255,
+            decoder_start_token_id=255,
+            eos_token_id=254,
+            forced_eos_token_id=254,
+            decoder_vocab_size=256,
+            bad_words_ids=[[255]],
+        )
+    ),
 }
 TARGETS = {
     "gpt2": ["c_attn", "c_fc"],
     "llama": ["q_proj", "v_proj", "gate_proj", "down_proj"],
     "qwen2": ["k_proj", "o_proj", "up_proj"],
     "bert": ["query", "value", "output.dense"],
+    "marian": ["q_proj", "v_proj", "fc1"],
 }
 IDS = torch.tensor([[72, 101, 108, 108, 111, 32, 116, 104], [1, 2, 3, 4, 5, 6, 7, 8]])
 
@@ -41,7 +61,7 @@ def theirs(kind):
     torch.manual_seed(0)
     model = MODELS[kind]()
     with torch.no_grad():
-        for parameter in model.parameters():  # so that no row is zero
+        for parameter in filter(lambda p: p.requires_grad, model.parameters()):  # no row is zero
             parameter.add_(0.05 * torch.randn_like(parameter))
     return model.eval()
 
@@ -78,6 +98,21 @@ def opened_by_peft(kind, folder):
         return PeftModel.from_pretrained(theirs(kind), folder).eval()
 
 
+def inputs(model):
+    """Ids for a model of theirs or of ours: a translator also reads a target."""
+    stacks = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    return (IDS, IDS.flip(1)) if "decoder" in stacks else (IDS,)
+
+
 def logits(model):
     with torch.no_grad():
+        given = inputs(model)
+        if len(given) == 2:
+            return model(input_ids=given[0], decoder_input_ids=given[1]).logits
         return model(IDS).logits
+
+
+def ours(model):
+    """The logits of a model of ours for the same ids."""
+    with torch.no_grad():
+        return model(*inputs(model))

@@ -9,7 +9,7 @@ import clearformer as cf
 from clearformer.hub.peft_import import import_peft
 from clearformer.runs.load import open_any
 
-KINDS = ("gpt2", "llama", "qwen2", "bert")
+KINDS = ("gpt2", "llama", "qwen2", "bert", "marian")
 OPTIONS = {
     "lora": {},
     "dora": {"use_dora": True},
@@ -28,11 +28,7 @@ def bases(pm, tmp_path_factory):
 
 @pytest.fixture
 def ours(pm):
-    def logits(model):
-        with torch.no_grad():
-            return model(pm.IDS)
-
-    return logits
+    return pm.ours
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -220,7 +220,7 @@ BAD_CHATS = [
     ({"messages": [SYSTEM]}, "ends with a message of the role system, so there is nothing to"),
     ({"messages": [*MESSAGES, SYSTEM]}, "messages[1] has the role system"),
     ({"messages": [{"role": "user", "content": "x" * 500}]}, "tokens, but the context of"),
-    ({"top_logprobs": 2}, "top_logprobs needs logprobs to be true"),
+    ({"top_logprobs": 2}, "top_logprobs is given without logprobs: add logprobs=true"),
     ({"max_completion_tokens": 2}, "give max_tokens or max_completion_tokens, and not both"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
@@ -261,7 +261,9 @@ def test_rejects_invalid_chat_requests(client, changes, sentence, stream):
 def test_rejects_invalid_embedding_requests(client):
     with pytest.raises(openai.BadRequestError, match="pairs is a translator: it can translate"):
         client.embeddings.create(model="pairs", input="x")
-    with pytest.raises(openai.BadRequestError, match="dimensions is 3, but chat gives"):
+    with pytest.raises(
+        openai.BadRequestError, match="dimensions is 3, but vectors of chat have 16: leave it out"
+    ):
         client.embeddings.create(model="chat", input="x", dimensions=3)
     with pytest.raises(openai.BadRequestError, match="a text is empty, so it has no vector"):
         client.embeddings.create(model="chat", input=["x", ""])

@@ -96,7 +96,7 @@ def test_an_adapter_with_matrices_of_its_own_is_served_whole(adapted, adapter_ru
     base, _ = adapted
     run = adapter_run(base, tmp_path / "int8", cf.LoRA(rank=2, base="int8"))
     model = open_models([base], adapters={"own": run})["own"]
-    assert "has matrices or a head of its own, so it shares none" in model.notes[-1]
+    assert "is served with matrices of its own, which take more memory" in model.notes[-1]
 
 
 def test_adapters_that_cannot_be_served(adapted, models, tmp_path):

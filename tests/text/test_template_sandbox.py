@@ -74,30 +74,37 @@ ENDLESS = {
     "slices": "{% set s = 'a' * 999999 %}" + NINE_TIMES.replace("%s", "{% set x = s[1:] %}"),
     "slices of lists": "{% set s = [1] * 99999 %}"
     + NINE_TIMES.replace("%s", "{% set x = s[1:] %}"),
-    **{
-        name: "{% set s = 'a' * 999999 %}{% set t = 'b' ~ s[1:] %}"
-        + NINE_TIMES.replace("%s", f"{{% set x = {searched} %}}")
-        for name, searched in {
-            "equal": "s == s ~ ''",
-            "less": "s < t",
-            "in a text": "'b' in s",
-            "not in a text": "'b' not in s",
-            "in a list": "t in [s]",
-            "test": "s is eq s",
-            "test of a list": "[s] | select('equalto', s) | list | length",
-            "find": "s.find('b')",
-            "count": "s.count('b')",
-            "digits": "s.isalpha()",
-            "trim": "(s | trim('a'))",
-            "strip": "s.strip('a')",
-            "smallest": "[s, t] | min | length",
-            "chain": "1 < 2 < (s in [t])",
-        }.items()
-    },
     "equal lists": "{% set x = [1] * 99999 %}{% set y = [1] * 99999 %}"
     + NINE_TIMES.replace("%s", "{% set z = x == y %}"),
     "long literal": "{{ 0x" + "f" * 9999 + " // 3 }}",
     "separators": "{% set wide = ',' * 99999 %}{{ [1, 2, 3] | tojson(separators=(wide, ':')) }}",
+}
+# Each reads much and makes little: once it is in time, a thousand times it is stopped.
+MADE = (
+    "{% set s = 'a' * 29999 %}{% set t = 'b' ~ s[1:] %}{% set numbers = range(2999) %}"
+    "{% set ones = [1] * 2999 %}{% macro f() %}{{ varargs | length }}{% endmacro %}"
+)
+READING = {
+    "equal": "s == t ~ ''",
+    "less": "s < t",
+    "in a text": "'b' in s",
+    "not in a text": "'b' not in s",
+    "in a list": "t in [s]",
+    "in a range": "0.5 in numbers",
+    "test": "s is eq s",
+    "test of a list": "[s] | select('equalto', s) | list | length",
+    "lower": "s is lower",
+    "find": "s.find('b')",
+    "count": "s.count('b')",
+    "count in a range": "numbers.count(0.5)",
+    "count in a list": "ones.count(2)",
+    "index in a list": "ones.index(1)",
+    "arguments": "f(*numbers)",
+    "digits": "s.isalpha()",
+    "trim": "(s | trim('a'))",
+    "strip": "s.strip('a')",
+    "smallest": "[s, t] | min | length",
+    "chain": "1 < 2 < (s in [t])",
 }
 DAMAGED = {
     "{% if %}": "cannot be read: Expected an expression",
@@ -134,6 +141,15 @@ def test_endless_templates_are_stopped_within_memory_limit(name):
         assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", READING)
+def test_what_is_read_is_charged(name):
+    once = f"{{% set x = {READING[name]} %}}"
+    assert ChatTemplate(source=MADE + once).render(MESSAGES) == ""
+    again = MADE + "{% for i in range(1000) %}" + once + "{% endfor %}"
+    with pytest.raises(ValueError, match="the chat template loops too often or writes too much"):
+        ChatTemplate(source=again).render(MESSAGES)
 
 
 @pytest.mark.parametrize(("source", "sentence"), DAMAGED.items())

@@ -224,6 +224,10 @@ class ModelConfig:
         """The same config with another depth."""
         return replace(self, layers=layers)
 
+    def with_head(self, head: Head, name: object = None) -> Self:
+        """The same body with another head; ValueError if it has no use for one."""
+        return replace(self, head=head)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig(ModelConfig):
@@ -261,6 +265,12 @@ class Seq2SeqConfig(ModelConfig):
         """Another depth of the encoder; the decoder's changes in proportion."""
         of_decoder = max(1, round(self.decoder_layers * layers / self.layers))
         return replace(self, layers=layers, decoder_layers=of_decoder)
+
+    def with_head(self, head: Head, name: object = None) -> Self:
+        raise ValueError(
+            f"{name or self.name} is a translator, which can only be trained further on pairs: "
+            f"for {head.noun} use a generator, an encoder or a classifier"
+        )
 
 
 AnyModelConfig = Seq2SeqConfig | ModelConfig

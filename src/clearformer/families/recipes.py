@@ -218,11 +218,14 @@ def going_on(model: AnyModelConfig, tokenizer: str, vocabulary: int) -> Recipe:
     data, _ = recipe(model)
     data = replace(data, tokenizer=tokenizer, vocabulary=vocabulary)  # type: ignore[arg-type]
     small = model.width <= 512
-    classifies = bool({"classify", "predict", "label", "answer"} & set(model.verbs))
+    translates = "translate" in model.verbs
+    writes = "generate" in model.verbs or "fill" in model.verbs
     return data, TrainConfig(
         learning_rate=1e-4 if small else 3e-5,
-        batch_size=32 if classifies else 8,
-        epochs=3 if classifies else 1,
+        batch_size=8 if writes else 32,
+        batch_tokens=4096 if translates else None,
+        epochs=1 if writes else 3,
         optimizer=AdamW(beta2=0.999, weight_decay=0.01),
         schedule=Linear(warmup=20),
+        label_smoothing=0.1 if translates else 0.0,
     )

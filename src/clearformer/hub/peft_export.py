@@ -33,6 +33,7 @@ from clearformer.runs.adapter_base import open_base, resolved
 
 TASKS = {
     "generate": "CAUSAL_LM",
+    "translate": "SEQ_2_SEQ_LM",
     "classify": "SEQ_CLS",
     "label": "TOKEN_CLS",
     "answer": "QUESTION_ANS",
@@ -144,8 +145,8 @@ def _document(
 ) -> dict[str, Any]:
     """adapter_config.json."""
     same = set(ranks.values()) == {adapter.rank}
-    # For other tasks than generation PEFT expects the head among the tensors.
-    known = TASKS if head else {"generate": TASKS["generate"]}
+    # For other tasks than writing PEFT expects the head among the tensors.
+    known = {v: t for v, t in TASKS.items() if head or v in ("generate", "translate")}
     task = next((known[verb] for verb in config.verbs if verb in known), None)
     return {
         "peft_type": "LORA",

@@ -37,7 +37,7 @@ from clearformer.hub.tensor_names import their_names
 from clearformer.hub.write_run import atomic_folder, require_unused
 from clearformer.runs import checkpoint, finetune, load, state
 from clearformer.runs.adapter_base import put_into
-from clearformer.runs.load import Opened
+from clearformer.runs.load import OpenedAny
 from clearformer.safe_json import read_json
 from clearformer.text import Tokenizer
 from clearformer.text import sha256 as tokenizer_identity
@@ -82,7 +82,7 @@ class ImportedAdapter:
     """An adapter of PEFT, read and checked, with the model that it is for."""
 
     source: str
-    base: Opened
+    base: OpenedAny
     config: RunConfig
     tensors: dict[str, Tensor]  # under our names
     notes: tuple[str, ...]
@@ -121,7 +121,7 @@ class ImportedAdapter:
 def import_peft(path: Path, base: Path) -> ImportedAdapter:
     """Read the adapter in a folder of PEFT for the model of a run."""
     settings = read_config(path / CONFIG)
-    opened = load.open_run(base, dequantize=True)
+    opened = load.open_any(base, dequantize=True)
     if not os.path.lexists(path / WEIGHTS):
         pickled = f"{PICKLED} is a pickle, which can carry code: ask for safetensors"
         raise ValueError(
@@ -197,7 +197,7 @@ def _by_name(pattern: Mapping[str, Any], module: str, default: float) -> float:
 
 
 def _converted(
-    settings: PeftConfig, base: Opened, file: SafetensorsFile
+    settings: PeftConfig, base: OpenedAny, file: SafetensorsFile
 ) -> tuple[dict[str, Tensor], Adapter]:
     """The tensors of an adapter under our names, and its settings."""
     config = base.config.model
@@ -260,7 +260,7 @@ def _own_tensors(
 
 
 def _head_tensors(
-    base: Opened, present: dict[str, str], file: SafetensorsFile, renames: Any
+    base: OpenedAny, present: dict[str, str], file: SafetensorsFile, renames: Any
 ) -> dict[str, Tensor]:
     """A head that was saved whole (`modules_to_save`), taken out of `present`."""
     tensors = {}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearformer.adapters.targets import slots
 from clearformer.builder import outline
-from clearformer.config import ModelConfig
+from clearformer.config import ModelConfig, Sinusoidal
 from clearformer.hub.export_family import choose_family
 from clearformer.hub.family import Family
 from clearformer.hub.tensor_names import TRANSPOSED, their_names
@@ -49,6 +49,11 @@ class PeftModule:
 def peft_modules(config: ModelConfig) -> tuple[Family, list[PeftModule]]:
     """The family of a model in transformers, and its modules that can be adapted."""
     family, form, _, _ = choose_family(config)
+    if isinstance(config.position, Sinusoidal) and form.position != config.position:
+        raise ValueError(
+            f"{config.name} has sines and cosines in another order than {family.name}, and so the "
+            f"columns of its matrices: merge the adapter, and export the model"
+        )
     return family, list(_modules(family, config, form))
 
 
@@ -58,7 +63,7 @@ def _modules(family: Family, config: ModelConfig, form: ModelConfig) -> Iterator
         ours = f"{slot.path}.weight"
         names, layout = their_names(renames, ours)
         row_numbers = torch.arange(slot.linear.out_features)
-        order = family.to_family_form(config, {ours: row_numbers})[1][ours]
+        order = family.to_family_form(config, {ours: row_numbers})[1][ours].long()
         parts = [name for name in slot.rows if name != "qkv"]
         if len(names) == 1:
             parts = [name for name, rows in slot.rows.items() if len(rows) == len(order)]

@@ -20,12 +20,12 @@ from clearformer.config import Adapter, Origin, RunConfig, run_from_json
 from clearformer.runs import checkpoint, finetune, load, state
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.fingerprint import BUILDER, Builder
-from clearformer.runs.load import Opened
+from clearformer.runs.load import OpenedAny
 
 
 def open_base(
     config: RunConfig, beside: Path, make: Builder = build, moved: Path | None = None
-) -> Opened:
+) -> OpenedAny:
     """Open the model of an adapter, in float32; ValueError if it is gone or another one.
 
     `beside` is the folder of the adapter's run or checkpoint, `moved` where the model is now.
@@ -35,7 +35,7 @@ def open_base(
         raise ValueError(f"{beside} is an adapter, but its config.json does not name its model")
     folder = find_base(origin, beside, moved)
     custom = BUILDER in checkpoint.verify(folder).manifest
-    opened = load.open_run(folder, make if custom else build, dequantize=True)
+    opened = load.open_any(folder, make if custom else build, dequantize=True)
     finetune.require_same_body(opened.config.model, config.model, str(folder))
     return opened
 
@@ -128,7 +128,7 @@ def put_into(
     model: nn.Module,
     config: RunConfig,
     tensors: Mapping[str, Tensor],
-    base: Opened,
+    base: OpenedAny,
     where: str,
 ) -> None:
     """Give a model the weights of `base`, with the tensors of an adapter merged into them."""
@@ -140,7 +140,7 @@ def attached(
     model: nn.Module,
     config: RunConfig,
     tensors: Mapping[str, Tensor],
-    base: Opened,
+    base: OpenedAny,
     where: str,
 ) -> None:
     """Give a model the weights of `base`, and the tensors of an adapter beside them."""

@@ -49,7 +49,7 @@ def read_origin(path: Path) -> FinetuneOrigin:
     return FinetuneOrigin(config, tokenizer, Origin(folder=str(path), sha256=identity(saved)))
 
 
-def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> load.Opened:
+def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> load.OpenedAny:
     """Open the model to fine-tune; ValueError if it has changed or does not fit the config.
 
     `make` is the new run's builder, also used for an origin with a custom builder.
@@ -58,7 +58,7 @@ def open_origin(origin: Origin, config: RunConfig, make: Builder = build) -> loa
     saved = load.best_checkpoint(path)
     if config.train.adapter is None:
         load.require_floats(saved, "use the run that it was made from, or train an --adapter")
-    opened = load.open_run(path, make if BUILDER in saved.manifest else build, dequantize=True)
+    opened = load.open_any(path, make if BUILDER in saved.manifest else build, dequantize=True)
     if identity(opened.checkpoint) != origin.sha256:
         raise ValueError(
             f"{origin.folder} has changed since this run was set up: start a new run from it, or "
@@ -115,7 +115,7 @@ def same_weights(source: ModelConfig, asked: ModelConfig) -> bool:
 
 
 @torch.no_grad()
-def load_pretrained(model: nn.Module, config: ModelConfig, opened: load.Opened) -> set[str]:
+def load_pretrained(model: nn.Module, config: ModelConfig, opened: load.OpenedAny) -> set[str]:
     """Load the weights of another model with the same body into a newly initialized one; the names
     of parameters that it does not have."""
     loaded = pretrained_weights(model, config, opened)
@@ -126,7 +126,7 @@ def load_pretrained(model: nn.Module, config: ModelConfig, opened: load.Opened) 
 
 
 def pretrained_weights(
-    model: nn.Module, config: ModelConfig, opened: load.Opened
+    model: nn.Module, config: ModelConfig, opened: load.OpenedAny
 ) -> dict[str, Tensor]:
     """The weights of another model with the same body, under the names that they have here."""
     source = opened.config.model

@@ -15,7 +15,7 @@ from clearformer.distributed.process_group import ProcessGroup
 from clearformer.runs import adapter_base, checkpoint, contamination, finetune, trainer
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.fingerprint import BUILDER, Builder, Model, custom_fingerprint, require_same
-from clearformer.runs.load import Opened
+from clearformer.runs.load import OpenedAny
 from clearformer.runs.resume import continued
 from clearformer.tasks import registry
 from clearformer.tasks.task import LoadedTask
@@ -69,7 +69,7 @@ def resolve_config(
 
 def tokenizer_and_origin(
     config: RunConfig, saved: Checkpoint | None, make: Builder
-) -> tuple[Tokenizer | None, Opened | None]:
+) -> tuple[Tokenizer | None, OpenedAny | None]:
     """The tokenizer, unless it is to be trained, and the model that a new run is fine-tuned from.
 
     A resumed run loads its tokenizer from the checkpoint: training it again would take long, and
@@ -118,7 +118,11 @@ def load_task(
 
 
 def identity(
-    task: LoadedTask, model: Model, make: Builder, saved: Checkpoint | None, origin: Opened | None
+    task: LoadedTask,
+    model: Model,
+    make: Builder,
+    saved: Checkpoint | None,
+    origin: OpenedAny | None,
 ) -> dict[str, Any]:
     """What a manifest records about data, tokenizer and builder; `model` is newly built."""
     config = task.config
@@ -135,7 +139,7 @@ def identity(
 
 
 def prepare_model(
-    model: Model, config: RunConfig, saved: Checkpoint | None, origin: Opened | None
+    model: Model, config: RunConfig, saved: Checkpoint | None, origin: OpenedAny | None
 ) -> Adapter | None:
     """Apply the training settings to a newly built model; the adapter that was put into it."""
     train, adapter = config.train, None

@@ -154,7 +154,8 @@ def _with_head(make: Callable[[Pool], Head]) -> Callable[[RunConfig, Path], RunC
         head = make(model.head.classifier_pool(causal=model.cache is not None))
         if model.noun == head.noun:
             return config
-        return replace(config, model=replace(model, head=head), generation=GenerationDefaults())
+        model = model.with_head(head, source)
+        return replace(config, model=model, generation=GenerationDefaults())
 
     return adapt
 

@@ -85,7 +85,9 @@ async def embeddings(service: CurrentService, request: EmbeddingRequest) -> Resp
     width = served.model.config.width
     if request.dimensions not in (None, width):
         raise bad_field(
-            "dimensions", f"dimensions is {request.dimensions}, but {served.id} gives {width}"
+            "dimensions",
+            f"dimensions is {request.dimensions}, but vectors of {served.id} have {width}: leave "
+            f"it out",
         )
     given: Any = request.input
     single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))

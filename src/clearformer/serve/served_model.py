@@ -90,7 +90,9 @@ class ServedModel:
         """`n` empty sequences for the conversation of a request."""
         writer = self._require_writer()
         if request.top_logprobs and not request.logprobs:
-            raise bad_field("top_logprobs", "top_logprobs needs logprobs to be true")
+            raise bad_field(
+                "top_logprobs", "top_logprobs is given without logprobs: add logprobs=true"
+            )
         if request.max_tokens and request.max_completion_tokens:
             raise bad_field("max_tokens", "give max_tokens or max_completion_tokens, and not both")
         made = chat_prompt(writer, request.messages, self.id)
@@ -169,7 +171,9 @@ class ServedModel:
         if wanted.type == "json_schema":
             schema = None if wanted.json_schema is None else wanted.json_schema.schema_
             if schema is None:
-                raise bad_field("response_format", "response_format has no json_schema.schema")
+                raise bad_field(
+                    "response_format", "response_format has no json_schema.schema: add it"
+                )
         key = json.dumps([wanted.type, schema], sort_keys=False)
         with self._lock:
             if key in self._constraints:
@@ -177,7 +181,9 @@ class ServedModel:
                 return self._constraints[key]
         tokenizer = self.model.tokenizer
         if tokenizer is None:
-            raise bad_field("response_format", f"{self.id} has no tokenizer, which JSON needs")
+            raise bad_field(
+                "response_format", f"{self.id} has no tokenizer, so it cannot write JSON"
+            )
         try:
             pattern = any_object() if wanted.type == "json_object" else schema_pattern(schema)
             made = RegexConstraint(pattern, tokenizer)

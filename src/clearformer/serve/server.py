@@ -100,11 +100,16 @@ def read_adapters(words: Sequence[str]) -> dict[str, str]:
 def _with_adapter(base: Model, path: Path, rows: int) -> Model:
     """The model of an adapter's run, which shares the matrices of `base` if it can."""
     if base.checkpoint is None:
-        raise ValueError(f"{base.name} is not a run, so no adapter can be for it: import it first")
+        raise ValueError(
+            f"{base.name} is not a run, and an adapter belongs to a run: import it first"
+        )
     own = load(path, device=str(base.device))  # refuses what does not fit
     adapted = open_beside(path, base.checkpoint)
     if adapted is None:
-        own.notes += (f"{path} has matrices or a head of its own, so it shares none",)
+        own.notes += (
+            f"{path} has a new head, or was trained beside bfloat16 or int8 matrices: it is served "
+            f"with matrices of its own, which take more memory",
+        )
         return own.optimize(rows) if base.device.type == "cpu" else own
     model = Model(
         with_adapter(base.module, adapted.to(base.device)),

@@ -75,12 +75,16 @@ class TranslationPairs(LoadedTask):
         assert isinstance(config.model, Seq2SeqConfig)
         training, validation, notes = pairs(config.data, folders, config.train.seed)
         self.tokenizer = tokenizer or tokenizer_of(config.data, training)
-        # Start and end tokens come after the tokenizer's ids, so that any tokenizer can be used.
-        self.end_id = self.tokenizer.size
-        self.start_id = self.tokenizer.size + 1
+        known = None if tokenizer is None else config.generation.target_ids
+        if known is None:
+            # They come after the tokenizer's ids, so that any tokenizer can be used.
+            known, size = (self.tokenizer.size + 1, self.tokenizer.size), self.tokenizer.size + 2
+        else:  # of the model that is trained further, which may have them elsewhere
+            size = config.model.vocabulary
+        self.start_id, self.end_id = known
         encoded = data.encode_pairs(training, self.tokenizer, self.start_id, self.end_id)
         source_ids, target_ids = data.distinctive_tokens(encoded)
-        model = replace(config.model, vocabulary=self.tokenizer.size + 2)
+        model = replace(config.model, vocabulary=size)
         generation = replace(
             config.generation,
             start_id=self.start_id,

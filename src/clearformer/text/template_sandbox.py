@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from jinja2 import Environment, Template, nodes
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
@@ -181,8 +181,8 @@ def _compare(name: str, left: Any, right: Any) -> bool:
     if isinstance(right, str):
         _measure(left)
         _charge_length(right)
-    elif isinstance(right, list | tuple):
-        for each in right:
+    elif isinstance(right, Sized) and not isinstance(right, Mapping):  # also ranges and views
+        for each in cast(Iterable[Any], right):
             _charge_comparison(left, each)
             _charge(ELEMENT)
     else:
@@ -249,6 +249,10 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        _charge(ELEMENT * (len(args) + len(kwargs)))  # `*values` may be many
+        if isinstance(owner, list | tuple | range):  # `index` and `count` go through it
+            _measure(args)
+            _charge_length(owner)
         if isinstance(owner, str):  # a method of a string reads it, whatever it gives
             _measure(args)
             _charge(1 if name in PREFIX_METHODS else 1 + len(owner))
@@ -388,7 +392,8 @@ def _environment() -> Environment:
     environment.filters |= {
         name: _limited(_counting(FILTERS[name], deep=True)) for name in COMPARING_FILTERS
     }
-    environment.tests = {name: TESTS[name] for name in TESTS if name not in COMPARING_TESTS}
+    others: dict[str, Any] = {n: each for n, each in TESTS.items() if n not in COMPARING_TESTS}
+    environment.tests = {name: _reading(test) for name, test in others.items()}
     environment.tests |= {name: _comparing(kind) for name, kind in COMPARING_TESTS.items()}
     environment.tests["in"] = _comparing("in")
     environment.filters |= {
@@ -437,7 +442,7 @@ def _counting(function: Callable[..., Any], deep: bool = False) -> Callable[...,
 
 
 def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that is charged for the text that it reads: `trim` may give far less."""
+    """A filter or test that is charged for the text that it reads: `trim` may give far less."""
     place = int(hasattr(function, "jinja_pass_arg"))
 
     @functools.wraps(function)
