@@ -1,14 +1,18 @@
 """Fixtures: one server with tiny models of every family per process."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
 
 def load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
+    """A module or a package that stands beside this file."""
+    here = Path(__file__).parent
+    path = here / name / "__init__.py" if (here / name).is_dir() else here / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"explorer_{name}", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

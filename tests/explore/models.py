@@ -63,7 +63,7 @@ def config_of(family, tokenizer, changes):
     if family == "original":
         own["vocabulary"] = tokenizer.size + 2  # and start and end token, as in training
     if family == "classifier":
-        own["neighbours"] = None
+        own["neighbours"] = c.Neighbours(buckets=50)
     return dataclasses.replace(config, **{**SIZES, **own, **changes})
 
 

@@ -47,6 +47,18 @@ def test_integrated_gradients_match_captum(loaded):
     assert values.sum().item() == pytest.approx(total, abs=0.01)
 
 
+def test_integrated_gradients_follow_a_jump():
+    """Behind a norm the score hardly depends on the length of x: it jumps near zero."""
+    torch.manual_seed(0)
+    slope, x = torch.randn(4, 3), torch.randn(1, 4, 3)
+
+    def score(x, attention_mask):
+        return (x / (x.square().mean((1, 2), keepdim=True) + 1e-9).sqrt() * slope).sum((1, 2))
+
+    values, total = integrated_gradients(score, x)
+    assert values.sum().item() == pytest.approx(total, rel=0.01)
+
+
 def test_gradient_times_input_is_exact_for_linear_score():
     slope = torch.randn(4, 3)
     values = attribution.gradient_times_input(

@@ -155,7 +155,7 @@ def test_with_an_adapter(name, task, adapter, base, data, tmp_path):
         return
     before = open_any(base(name)).model.state_dict()
     asked = configured(base(name), task, data, ADAPTERS[adapter])
-    run = Run(asked, tmp_path / "run", DataFolders())
+    run = Run(asked, tmp_path / "run", DataFolders(cache=tmp_path / "cache"))
     list(run.events())
     opened = open_any(tmp_path / "run")
     assert task not in ("classify", "label", "answer") or opened.config.model.verbs[0] == task
@@ -170,7 +170,11 @@ def test_with_an_adapter(name, task, adapter, base, data, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_whole(name, base, data, tmp_path):
     before = open_any(base(name)).model.state_dict()
-    run = Run(configured(base(name), None, data, None), tmp_path / "run", DataFolders())
+    run = Run(
+        configured(base(name), None, data, None),
+        tmp_path / "run",
+        DataFolders(cache=tmp_path / "cache"),
+    )
     list(run.events())
     after = open_any(tmp_path / "run").model.state_dict()
     assert after.keys() == before.keys()

@@ -79,7 +79,11 @@ def test_tokenizer_weights_and_end_tokens_are_those_of_the_base(
     trained_translator, pairs, tmp_path
 ):
     before = open_any(trained_translator)
-    run = Run(config_of(trained_translator, pairs), tmp_path / "run", DataFolders())
+    run = Run(
+        config_of(trained_translator, pairs),
+        tmp_path / "run",
+        DataFolders(cache=tmp_path / "cache"),
+    )
     assert run.task.tokenizer.to_json() == before.tokenizer.to_json()
     assert run.config.model == before.config.model
     assert run.config.generation.target_ids == before.config.generation.target_ids
@@ -100,7 +104,7 @@ def test_start_and_end_tokens_may_be_inside_the_vocabulary(marian, pairs, tmp_pa
     batch = run.task.batch(0)
     assert batch.target[:, 0].eq(255).all()
     assert batch.targets.eq(3).sum(1).eq(1).all()
-    resumed = Run(run.config, tmp_path / "run", DataFolders(), resume=True)
+    resumed = Run(run.config, tmp_path / "run", DataFolders(cache=tmp_path / "cache"), resume=True)
     assert resumed.config.generation == kept
 
 
@@ -125,7 +129,7 @@ def test_an_adapter_opens_as_it_was_trained(marian, pairs, tmp_path, kind, base)
 def test_resumed_equals_uninterrupted(trained_translator, pairs, tmp_path, adapter):
     config = config_of(trained_translator, pairs, adapter=adapter)
     finished(config, tmp_path / "whole")
-    run = Run(config, tmp_path / "part", DataFolders())
+    run = Run(config, tmp_path / "part", DataFolders(cache=tmp_path / "cache"))
     list(run.events(lambda: run.state.step >= 3))
     torch.rand(3)
     finished(config, tmp_path / "part", resume=True)

@@ -125,6 +125,7 @@ def _embedding(config: AnyModelConfig, module: Embedding) -> dict[str, Any]:
         "shape": list(module.token.weight.shape),
         "position": POSITIONS.get(position, position.lower()),
         "added": added,  # to the vectors, or applied inside attention
+        "pairs": None if config.neighbours is None else config.neighbours.buckets,
         "segments": None if module.segment is None else module.segment.num_embeddings,
         "norm": norm_kind(module.norm),
     }

@@ -29,6 +29,7 @@ class Step:
     formula: str | None = None
     post: str | None = None  # the formula of a model that normalizes after each part
     code: str | None = None  # what the code panel shows
+    minutes: int | None = None  # in the lecture; None: left out
     ask: str | None = None  # the question that the step begins with
 
     @property

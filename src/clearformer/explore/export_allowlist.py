@@ -46,7 +46,7 @@ GET_ROUTES: dict[str, tuple[str, ...]] = {
 # The POST routes that compute something and change nothing.
 POST_ROUTES = (
     "/api/probe", "/api/permute", "/api/attribute", "/api/corrupt", "/api/coding", "/api/compare",
-    "/api/map", "/api/neighbours",
+    "/api/map", "/api/neighbours", "/api/beams",
 )  # fmt: skip
 PATTERNS = {
     re.compile(re.escape(path).replace(r"\{id\}", ID)): frozenset(names)

@@ -36,6 +36,7 @@ class EmbeddingPlan(ApiModel):
     position: str
     added: bool
     segments: int | None
+    pairs: int | None
     norm: NormKind | None
 
 

@@ -97,6 +97,14 @@ class NeighboursRequest(MapRequest):
     count: Annotated[int, Field(ge=1, le=50)] = 10
 
 
+class BeamsRequest(TextRequest):
+    """A beam search that is shown as a tree."""
+
+    beam: Annotated[int, Field(ge=2, le=8)] = 3
+    max_tokens: Annotated[int, Field(ge=1, le=40)] = 8
+    length_penalty: Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)] = 1.0
+
+
 class AttributeRequest(TextRequest):
     method: Literal["grad_x_input", "occlusion", "ig"] = "ig"
     label: Annotated[int, Field(ge=0, lt=2**31)] | str | None = None

@@ -423,3 +423,27 @@ class CompareResponse(ApiModel):
     kl: Array
     max_abs: Number
     max_logit: Number
+
+
+class BeamNode(ApiModel):
+    id: int
+    parent: int | None
+    token: int | None
+    display: str
+    length: int
+    log_probability: float
+    total: float
+    fate: Literal["kept", "finished", "outscored", "pruned", "open"]
+    score: float | None
+    rank: int | None
+
+
+class BeamHypothesis(ApiModel):
+    text: str
+    score: float
+    ended: bool
+
+
+class BeamsResponse(ApiModel):
+    nodes: list[BeamNode]
+    hypotheses: list[BeamHypothesis]

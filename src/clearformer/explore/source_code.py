@@ -73,6 +73,7 @@ STAGES = {
     "lens": "explore.lens.lens",
     "ig": "explore.attribution.integrated_gradients",
     "trace": "explore.trace.trace",
+    "beams": "generate.beam.candidates",
     "pca": "explore.embedding_map.principal_axes",
 }
 SYMBOLS = tuple(dict.fromkeys(STAGES.values()))

@@ -10,6 +10,7 @@ Axes: B batch, T tokens, G n-grams, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -158,12 +159,13 @@ class NgramTransformer(Transformer):
         already, and learn nothing that helps with other texts (docs/log.md).
         """
         hidden, mask = batch.hidden(self, caches), batch.attention_mask
-        own, count = self.head.loss(hidden, batch.targets, mask)  # type: ignore[operator]
+        loss = cast(Callable[..., SumAndCount], self.head.loss)
+        own, count = loss(hidden, batch.targets, mask)
         scores = self.ngrams(batch.tokens, mask)  # (B, C)
         # The head knows its loss: of classes or labels, smoothed, weighted.
         hook = self.head.register_forward_hook(lambda head, given, logits: scores)
         try:
-            theirs, _ = self.head.loss(hidden, batch.targets, mask)  # type: ignore[operator]
+            theirs, _ = loss(hidden, batch.targets, mask)
         finally:
             hook.remove()
         return (own + theirs) / 2, count

@@ -160,15 +160,25 @@ def decode(
     with inference_mode(model):
         source = torch.from_numpy(tokens).to(device)
         real = None if attention_mask.all() else torch.from_numpy(attention_mask).to(device)
-        state: BeamState
-        if supports(model):
-            state = TreeBeams(model, config, start_id, source, real, beam.width)
-        else:
-            state = TranslationBeams(model, config, start_id, source, real)
+        state = beam_state(model, config, start_id, source, real, beam.width)
         if beam.width == 1:
             found = greedy(state, end_id=end_id, max_tokens=limit, defaults=generation, beam=beam)
             return [[each] for each in found]
         return search(state, beam, eos_ids=(end_id,), max_tokens=limit, defaults=generation)
+
+
+def beam_state(
+    model: Seq2Seq,
+    config: Seq2SeqConfig,
+    start_id: int,
+    source: Tensor,
+    attention_mask: Tensor | None,
+    width: int,
+) -> BeamState:
+    """The fastest state of a beam search that this model has."""
+    if supports(model):
+        return TreeBeams(model, config, start_id, source, attention_mask, width)
+    return TranslationBeams(model, config, start_id, source, attention_mask)
 
 
 def sample(

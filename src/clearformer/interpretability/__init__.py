@@ -6,7 +6,9 @@ ablate(model, "The cat sat on the")              # which heads and MLPs matter
 patch(model, clean, corrupted, right=" Mary", wrong=" John").values
 """
 
+from clearformer.explore.beam_tree import beam_tree
 from clearformer.explore.embedding_map import Axes, EmbeddingMap, embedding_map
+from clearformer.generate.beam_tree import BeamTree
 from clearformer.interpretability.ablation import Ablation, ablate
 from clearformer.interpretability.attribution import LogitAttribution, direct_logit_attribution
 from clearformer.interpretability.head_scores import HeadScores, head_scores, previous_token_scores
@@ -19,6 +21,7 @@ from clearformer.interpretability.watch import Watch, WatchedAttention, watch
 __all__ = [
     "Ablation",
     "Axes",
+    "BeamTree",
     "EmbeddingMap",
     "HeadScores",
     "LogitAttribution",
@@ -28,6 +31,7 @@ __all__ = [
     "WatchedAttention",
     "ablate",
     "attention_rollout",
+    "beam_tree",
     "direct_logit_attribution",
     "embedding_map",
     "head_scores",

@@ -71,7 +71,7 @@ def test_basic_attention_matches_formula(visit):
     page = visit.go(sub="plain", ready="input[data-n='0'][data-d='1']")
     page.fill("input[data-n='1'][data-d='2']", "-1.7")
     script = "all => all.map(each => Number(each.value))"
-    shape = (3, 4)
+    shape = (-1, 4)  # the words of the text
     x = torch.tensor(page.eval_on_selector_all("input[data-n]", script), dtype=torch.double)
     wanted = basic.attend(x.view(shape))
     shown = torch.tensor(visit.numbers("output[data-n]"), dtype=torch.double).view(shape)

@@ -76,6 +76,37 @@ def test_an_attention_weight_is_set(visit, explorer_server):
     compare(visit, *expected(explorer_server.models["gpt2"], TEXT, 3, weights=change))
 
 
+def test_an_attention_weight_is_dragged(visit, explorer_server):
+    model = explorer_server.models["gpt2"]
+    page = visit.go(model="gpt2", text=TEXT, i=3, j=0, layer=1, head=1, ready=READY)
+    bar = page.locator("[data-part=change] [data-key='1']")
+    bar.scroll_into_view_if_needed()
+    before = float(bar.get_attribute("aria-valuenow"))
+    bar.click()  # chooses the key, and sets nothing
+    assert page.locator("[data-part=change] .cells li").count() == 0
+    box = bar.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def drag():
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x, y - 0.3 * box["height"], steps=3)
+
+    answered(visit, drag)
+    page.mouse.up()
+    weight = float(bar.get_attribute("aria-valuenow"))
+    assert weight == pytest.approx(before + 0.3, abs=0.03)
+    page.wait_for_selector("[data-part=change] .cells li")
+    compare(visit, *expected(model, TEXT, 3, weights={attention(1, 1)[3, 1]: weight}))
+    # The same by keys, and another key by ← →.
+    answered(visit, lambda: bar.press("ArrowDown"))
+    lower = float(bar.get_attribute("aria-valuenow"))
+    assert lower == pytest.approx(weight - 0.05, abs=1e-6)
+    bar.press("ArrowRight")
+    page.wait_for_function("() => document.activeElement.dataset.key === '2'")
+    compare(visit, *expected(model, TEXT, 3, weights={attention(1, 1)[3, 1]: lower}))
+
+
 def test_values_of_another_text_are_put_in(visit, explorer_server):
     other = "the dog sat on the mat"
     model = explorer_server.models["generator"]

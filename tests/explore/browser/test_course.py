@@ -1,12 +1,15 @@
 """The course: every step opens, Next leads through all of them, and the place is in the address."""
 
+import re
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
 from clearformer.explore import course
 
 STEPS = course.steps()
+DOCS = Path(__file__).parents[3] / "docs"
 TEXT = "the dog sat on the mat"
 
 
@@ -71,3 +74,21 @@ def test_unknown_step_is_named(visit):
     page.goto(f"{visit.url}/#model=gpt2&step=nonsense")
     page.wait_for_selector("#no-step")
     assert "“nonsense”" in page.inner_text("#no-step")
+
+
+def test_every_link_of_the_book_opens(visit):
+    """The panels that the chapters link to, with what their addresses say."""
+    page = visit.go("home", model="gpt2", ready="#model-picture .strip")
+    for path in sorted((DOCS / "book").glob("*.md")):
+        for fragment in re.findall(r"127\.0\.0\.1:8765/#([^)\s]+)\)", path.read_text()):
+            given = dict(urllib.parse.parse_qsl(fragment))
+            model = "original" if "part=cross" in fragment else "gpt2"
+            page.evaluate("hash => { location.hash = hash }", f"model={model}&{fragment}")
+            page.wait_for_selector(f"[data-step='{given['step']}']")
+            page.wait_for_selector("main .sheet", state="attached")
+            page.wait_for_function("() => !document.querySelector('.wait')")
+            assert page.locator("main [role=alert]").count() == 0, (path.name, fragment)
+            now = dict(urllib.parse.parse_qsl(page.url.partition("#")[2]))
+            for name, value in given.items():
+                if name not in ("layer", "head"):  # this model has fewer
+                    assert now.get(name, value) == value, (path.name, fragment)

@@ -59,8 +59,8 @@ class Shown:
         size = math.log((after**2).mean() ** 0.5)
         return ["one" if abs(size) <= abs(size - math.log(root)) else "same"]
 
-    def active(self):
-        share = self.parts("active", "mlp") / self.parts("hidden", "mlp")
+    def above(self):
+        share = (self.parts("pre", "mlp") > 0).mean()
         return ["few" if share < 1 / 3 else "most" if share > 2 / 3 else "half"]
 
     def added(self):

@@ -1,6 +1,11 @@
 """Every number on every page names its source, and is what the source says, for every kind of
 model."""
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
 import pytest
 
 # Numbers that are names: of positions, layers, heads and steps (marked data-label), in titles, of
@@ -30,15 +35,22 @@ QUIET = "() => !document.querySelector('.ghost, .wait')"
 
 
 @pytest.fixture
-def sweep(visit, loaded, explorer_server, recomputed):
+def still_visit(open_visit):
+    """A visit without animation: what is drawn is drawn at once."""
+    with open_visit(reduced_motion="reduce") as visit:
+        yield visit
+
+
+@pytest.fixture
+def sweep(still_visit, loaded, explorer_server, recomputed):
     """Opens a page and computes every number on it again; returns how many there were."""
 
     def check(kind, view, ready, act=None, facts=None, target=None, ids=None, **state):
-        page = visit.go(view, model=kind, ready=ready, **state)
+        page = still_visit.go(view, model=kind, ready=ready, **state)
         page.wait_for_function(QUIET)
-        page.wait_for_timeout(150)  # what was asked for after the first answer
+        page.wait_for_timeout(100)  # what was asked for after the first answer
         page.wait_for_function(QUIET)
-        given = dict(facts or {})
+        given = {**(facts or {}), **{name: state[name] for name in ("off", "set") if name in state}}
         if act:
             given |= act(page) or {}
         model = loaded(kind)
@@ -48,7 +60,7 @@ def sweep(visit, loaded, explorer_server, recomputed):
                                  folder=explorer_server.runs / kind, facts=given)  # fmt: skip
         names.facts["open"] = lambda checkpoint: loaded(kind, checkpoint)
         found = page.evaluate(COLLECT)
-        assert found["untold"] == []
+        assert found["untold"] == [], (view, state)
         wrong = []
         for source, text in found["told"]:
             if source == "input":
@@ -59,7 +71,7 @@ def sweep(visit, loaded, explorer_server, recomputed):
                 problem = f"{type(error).__name__}: {error}"
             if problem:
                 wrong.append(f"{source}: {problem}")
-        assert wrong == [], f"{len(wrong)} of {len(found['told'])}"
+        assert wrong == [], f"{view} {state}: {len(wrong)} of {len(found['told'])}"
         return len(found["told"])
 
     return check
@@ -70,25 +82,69 @@ def start(model):
     return [model.model.generation.target_ids[0]] if "translate" in model.config.verbs else None
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_numbers_of_attention_positions_layers_and_compare(sweep, kind, explorer_server):
-    count = sweep(kind, "attention", LADDER, target=start)
+# --- pages of every kind of model -----------------------------------------------------------
+#
+# A new page is one more line here (or a test of its own below); `test_every_page_is_swept` fails
+# without it. `ready` is what the page shows when its numbers are there; `act` may do something on
+# the page, and returns what the reader chose, which expressions read from `facts`.
 
-    def order(page):
-        rows = page.locator(".weave .line").nth(1).locator("button i").all_inner_texts()
-        kind_of = page.evaluate("() => document.querySelector('[aria-label=Positions]').innerText")
-        kinds = ("learned", "rotary", "relative", "sinusoidal")
-        return {"order": [int(n) for n in rows],
-                "positions": next(each for each in kinds if each in kind_of)}  # fmt: skip
 
+@dataclass(frozen=True)
+class Swept:
+    view: str
+    ready: str
+    act: Callable | None = None
+    state: dict = field(default_factory=dict)
+    kinds: tuple = KINDS
+    least: int = 5  # numbers
+
+
+def order(page):
+    rows = page.locator(".weave .line").nth(1).locator("button i").all_inner_texts()
+    kind_of = page.evaluate("() => document.querySelector('[aria-label=Positions]').innerText")
+    kinds = ("learned", "rotary", "relative", "sinusoidal")
+    return {"order": [int(n) for n in rows],
+            "positions": next(each for each in kinds if each in kind_of)}  # fmt: skip
+
+
+ALL = [
+    Swept("home", "#model-picture .share", least=12),
+    Swept("norm", "#component", state={"norm": "attention", "d": 3}, least=20),
+    Swept("norm", "#component", state={"norm": "mlp", "layer": 1, "i": 0}, least=20),
+    Swept("norm", "#component", state={"norm": "final"}, least=20),
+    Swept("norm", "#component", state={"norm": "embedding"}, kinds=("bert",), least=20),
+    Swept("norm", "#component", state={"norm": "cross", "part": "decoder", "i": 0},
+          kinds=("original",), least=20),
+    Swept("mlp", "#unit ~ .vectors", state={"layer": 1, "d": 5}, least=90),
+    Swept("mlp", "#unit ~ .vectors", state={"part": "decoder", "i": 0}, kinds=("original",)),
+    Swept("attention", "#edit-top td[data-after]", least=60),
+    Swept("attention", "#edit-top td[data-after]", kinds=("generator", "modern"),
+          state={"off": "self.1.0,self.0.m", "set": "self.0.1.3.1.0.75", "i": 3, "head": 1}),
     # One segment of a memory is the whole text here.
-    count += sweep(kind, "order", "#verdict-on [data-error]", order, target=start)
-    ready = "#residual" if kind == "classifier" else "table.lens td[data-id]"
-    count += sweep(kind, "stream", ready, target=start)
+    Swept("order", "#verdict-on [data-error]", order),
+    Swept("stream", "table.lens td[data-id]", kinds=tuple(k for k in KINDS if k != "classifier")),
+    Swept("stream", "#residual", kinds=("classifier",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_every_page_and_kind_of_model(sweep, kind, explorer_server):
+    for page in ALL:
+        if kind in page.kinds:
+            count = sweep(kind, page.view, page.ready, page.act, target=start, **page.state)
+            assert count >= page.least, page
     newest = explorer_server.library.entry(kind).default_checkpoint()
-    sides = {"a": newest, "b": newest}
-    count += sweep(kind, "compare", "[data-kl]", facts=sides)
-    assert count > 200
+    assert sweep(kind, "compare", "[data-kl]", facts={"a": newest, "b": newest}) > 10
+
+
+def test_every_page_is_swept():
+    """A page that is added to the explorer is added to the sweep."""
+    web = Path(__file__).parents[3] / "web/src/views.ts"
+    there = set(re.findall(r'{ id: "(\w+)"', web.read_text()))
+    here = set(
+        re.findall(r'(?:Swept|sweep)\((?:\w+, |"\w+", )?"(\w+)"', Path(__file__).read_text())
+    )
+    assert there - here == {"watched"}  # in saved files only: test_watched.py
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "gpt2"])
@@ -163,6 +219,8 @@ def test_numbers_of_answers(sweep, kind):
 
     sweep(kind, "attention", "#show-answer", show, target=start, step="ladder")
     sweep(kind, "stream", "#show-answer", show, target=start, step="what-parts-add")
+    sweep(kind, "norm", "#show-answer", show, target=start, step="norm")
+    sweep(kind, "mlp", "#show-answer", show, target=start, step="mlp")
     if kind == "generator":
         sweep(kind, "generate", "#show-answer", show, step="next-token")
         sweep(kind, "generate", "#show-answer", show, step="temperature")

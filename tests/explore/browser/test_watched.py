@@ -6,6 +6,35 @@ from torch import nn
 
 import clearformer as cf
 
+HOSTILE = '</script><img src=x onerror="window.ran = 1">{{7*7}}<!--'
+
+
+def test_hostile_names_are_shown_as_text(browser, tmp_path):
+    """A module's class, the names of its parts and the words come from anybody."""
+    torch.manual_seed(0)
+    kind = type(HOSTILE, (nn.Module,), {"forward": lambda self, x: self._modules[HOSTILE](x, x, x)})
+    module = kind()
+    # As a module's own code may: add_module would refuse the dot in a name.
+    module._modules[HOSTILE] = nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(1, 2, 8)
+    seen = cf.watch(module)
+    with torch.no_grad():
+        seen(x)
+    seen.save(tmp_path / "watched.html", [HOSTILE, "\u202e<b>x</b>"])
+    page = browser.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.goto((tmp_path / "watched.html").as_uri())
+    page.wait_for_selector("#watched-weight")
+    assert HOSTILE in page.inner_text("h2")
+    assert HOSTILE in page.locator("#watched option").first.text_content()
+    assert "onerror" in page.inner_text("#watched-weight")
+    assert page.locator("main img, main b:has-text('x')").count() == 0
+    assert page.evaluate("window.ran") is None
+    assert problems == []
+    page.close()
+
 
 def test_weights_are_those_of_the_module(browser, tmp_path):
     torch.manual_seed(0)

@@ -14,6 +14,7 @@ export interface Step {
   formula?: string;
   post?: string; // the formula for a model that normalizes after each part
   code?: string;
+  minutes?: number; // in a lecture, which leaves out the steps without
   ask?: string; // the question that it begins with: see lib/questions.ts
 }
 

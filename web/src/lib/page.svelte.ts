@@ -57,6 +57,8 @@ const start = {
   topp: 1,
   seed: 1,
   length: 40,
+  beam: 3,
+  beamlength: 8,
   // training
   run: "",
   logy: false,

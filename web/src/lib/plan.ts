@@ -19,7 +19,7 @@ export interface Step {
 
 export interface Stack {
   part: string;
-  embedding: { shape: [number, number]; position: string; added: boolean; segments: number | null; norm: string | null };
+  embedding: { shape: [number, number]; position: string; added: boolean; segments: number | null; pairs: number | null; norm: string | null };
   blocks: { layer: number; steps: Step[] }[];
   norm: string | null;
 }

@@ -91,17 +91,18 @@ export const questions: Record<string, Kind> = {
       if (!found) return;
       const after = length(found.normalized) / Math.sqrt(found.normalized.length);
       const right = nearest(after, [1, found.root]) === 1 ? "one" : "same";
-      return { place: found.place, about: { token: found.token }, choices: named("same", "one", "zero"), right: [right], found: { root: exact(found.root, 3, `${found.source}#root`), after: exact(after, 3, `${found.source}#normalized`) } };
+      return { place: found.place, about: { token: found.token }, choices: named("same", "one", "zero"), right: [right], found: { root: exact(found.root, 3, `${found.source}.root`), after: exact(after, 3, `sqrt(mean(${found.source}.normalized ** 2))`) } };
     },
   },
-  active: {
+  above: {
     hides: ["units", "unit"],
     ask() {
       const found = screen.units;
       if (!found) return;
-      const share = found.active / found.hidden;
+      const above = Array.from(found.pre).filter((x) => x > 0).length;
+      const share = above / found.pre.length;
       const right = share < 1 / 3 ? "few" : share > 2 / 3 ? "most" : "half";
-      return { place: found.place, about: { token: found.token, hidden: found.hidden }, choices: named("few", "half", "most"), right: [right], found: { active: whole(found.active, `${found.source}#active`), hidden: whole(found.hidden, `${found.source}#hidden`) } };
+      return { place: found.place, about: { token: found.token, hidden: found.pre.length }, choices: named("few", "half", "most"), right: [right], found: { above: whole(above, `sum(${found.source}.pre > 0)`), hidden: whole(found.pre.length, `len(${found.source}.pre)`) } };
     },
   },
   added: {

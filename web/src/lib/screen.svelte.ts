@@ -7,7 +7,7 @@ export class Screen {
   head = $state.raw<{ at: string; layer: number; head: number; i: number; query: Query; queries: Token[]; keys: Token[] }>();
   spread = $state.raw<{ d: number; raw: number; scaled: number }>();
   norm = $state.raw<{ token: string; place: string; root: number; normalized: ArrayLike<number>; source: string }>();
-  units = $state.raw<{ token: string; place: string; active: number; hidden: number; source: string }>();
+  units = $state.raw<{ token: string; place: string; pre: ArrayLike<number>; source: string }>();
   added = $state.raw<{ token: string; part: string; layer: number; i: number; attn: ArrayLike<number>; mlp: ArrayLike<number> }>();
   lens = $state.raw<{ token: string; place: string; first: { id: number; display: string }; last: { id: number; display: string } }>();
   shuffled = $state.raw<{ off?: number; on?: number; order: string }>();

@@ -1,7 +1,7 @@
 import type { Api } from "./api";
 import type { Asking } from "./asking.svelte";
 import { page } from "./page.svelte";
-import { followed, question } from "./tracing.svelte";
+import { amid, followed, question } from "./tracing.svelte";
 import type { Model, Token, Trace } from "./types";
 
 /** A trace of the page's text, and the chosen layer and token of one of the model's stacks. */
@@ -39,7 +39,6 @@ export class InStack {
   }
 
   get i(): number {
-    const many = this.tokens.length;
-    return page.i >= 0 && page.i < many ? page.i : Math.floor(many / 2);
+    return page.i >= 0 && page.i < this.tokens.length ? page.i : amid(this.tokens);
   }
 }

@@ -38,22 +38,9 @@ export function followed(api: Api, asked: () => Record<string, unknown> | null):
   return tracing;
 }
 
-/** The tokens of the whole text: a model with a memory traces only its last segment, so it is asked by a change of nothing. */
-export function spelled(api: Api, model: () => Model, trace: () => Trace | undefined): { readonly tokens: Token[] } {
-  const asking = new Asking<{ tokens: Token[]; of: string }>();
-  $effect(() => {
-    const [own, found] = [model(), trace()];
-    const last = found?.tokens.at(-1);
-    if (!own.memory || !found || !last) return;
-    const body = { model: own.id, checkpoint: found.checkpoint, text: wording(own), edit: { i: -1, text: last.text }, mask: "none" };
-    void asking.ask(async (signal) => ({ ...(await api.send<{ tokens: Token[] }>("/api/probe", body, signal, "#whole")), of: found.id }));
-  });
-  return {
-    get tokens() {
-      if (!model().memory) return trace()?.tokens ?? [];
-      return asking.answer && asking.answer.of === trace()?.id ? asking.answer.tokens : [];
-    },
-  };
+/** The tokens of the whole text: of a model with a memory the rows of a trace are its last segment alone. */
+export function spelled(trace: Trace | undefined): Token[] {
+  return trace?.text_tokens ?? trace?.tokens ?? [];
 }
 
 /** One query of a head: its row of every matrix, and the products that lead to and from them. */

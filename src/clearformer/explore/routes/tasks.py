@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clearformer.explore import attribution, masking, position_similarity, responses
+from clearformer.explore import attribution, beam_tree, masking, position_similarity, responses
 from clearformer.explore import coding as coded
 from clearformer.explore import compare as comparison
 from clearformer.explore.explorer import CurrentExplorer, json_response
 from clearformer.explore.requests import (
     AttributeRequest,
+    BeamsRequest,
     CompareRequest,
     CorruptRequest,
     ModelRequest,
@@ -41,6 +42,13 @@ async def corrupt(explorer: CurrentExplorer, request: CorruptRequest) -> Respons
 async def coding(explorer: CurrentExplorer, request: TextRequest) -> Response:
     return await explorer.model_json(
         request, lambda loaded: coded.coding(loaded, request.text, explorer.limits)
+    )
+
+
+@router.post("/beams", response_model=responses.BeamsResponse)
+async def beams(explorer: CurrentExplorer, request: BeamsRequest) -> Response:
+    return await explorer.model_json(
+        request, lambda loaded: beam_tree.view(loaded, request, explorer.limits)
     )
 
 

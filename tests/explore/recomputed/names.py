@@ -1,15 +1,8 @@
-"""What the page displays, computed again from the trace, torch and the files of a run.
-
-Every number on the page names its source in `data-source`: a Python expression such as
-`weights.self[0][1][5][2]` or `sum(weights.self[0][1][5])`. `Names` has the names that such
-expressions use, so that `eval` gives the number that must be displayed.
-"""
+"""The names of the expressions in `data-source`, each computed when it is asked for."""
 
 import itertools
 import json
-import lzma
 import math
-import re
 from functools import cached_property
 from types import SimpleNamespace
 
@@ -29,205 +22,13 @@ from clearformer.explore.traced_model import encode, encode_source
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
+from clearformer.interventions import attention, edit, head, mlp
 
-NUMBER = re.compile(r"-?(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)?|∞)|NaN")
-STAGES = (
-    "attn_in", "attn_out", "q_proj", "k_proj", "q", "k", "v", "scores_raw", "scores_scaled",
-    "bias", "scores_masked", "weights", "head_out", "resid_pre", "resid_mid", "resid_post",
-    "mlp_pre", "mlp_hidden", "mlp_out", "attn_norm_scale", "mlp_norm_scale", "final_norm_scale",
-)  # fmt: skip
+from .functions import FUNCTIONS, most, softmax, tensor
+from .parts import PartNames, Traced
 
 
-# --- numbers as they are displayed ----------------------------------------------------------
-
-
-def displayed(text):
-    """The numbers in a text, each with half a unit of its last digit."""
-    found = []
-    for token in NUMBER.findall(text.replace("−", "-")):
-        if token == "NaN" or "∞" in token:
-            found.append((float(token.replace("∞", "inf")), 0.0))
-            continue
-        mantissa, _, exponent = token.replace(",", "").partition("e")
-        digits = len(mantissa.partition(".")[2])
-        found.append((float(token.replace(",", "")), 0.5 * 10 ** (int(exponent or 0) - digits)))
-    return found
-
-
-def flat(value):
-    """An expression's value as a list of numbers."""
-    if isinstance(value, torch.Tensor):
-        return value.flatten().tolist()
-    if isinstance(value, list | tuple | torch.Size):
-        return [number for each in value for number in flat(each)]
-    return [value]
-
-
-def disagreement(text, value):
-    """Why a displayed text is not the value; None if it is."""
-    if isinstance(value, str):
-        return None if text.strip() == value else f"{text!r} is not {value!r}"
-    shown, numbers = displayed(text), flat(value)
-    if not shown:
-        return None  # an empty cell, or a word for nought
-    if len(shown) != len(numbers):
-        return f"{text!r} has {len(shown)} numbers, its source {len(numbers)}"
-    for (number, half), exact in zip(shown, numbers, strict=True):
-        near = 1.02 * half + 2e-6 * max(1.0, abs(float(exact)))
-        same = number == exact or (math.isnan(number) and math.isnan(exact))
-        if not same and not abs(number - float(exact)) <= near:
-            return f"{text!r} shows {number}, but it is {exact}"
-    return None
-
-
-# --- functions of the expressions -----------------------------------------------------------
-
-
-def tensor(x):
-    return x.double() if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.double)
-
-
-def total(x):
-    return float(tensor(x).sum())
-
-
-def largest(x):
-    return float(tensor(x).max())
-
-
-def most(x):
-    """The largest finite number without its sign."""
-    x = tensor(x)
-    return float(x[x.isfinite()].abs().max())
-
-
-def softmax(x):
-    return tensor(x).softmax(-1)
-
-
-def entropy(x):
-    x = tensor(x)
-    return float(-(x * x.clamp(min=1e-300).log2()).sum())
-
-
-def greedy(x):
-    out = torch.zeros(len(x), dtype=torch.double)
-    out[int(x.argmax())] = 1
-    return out
-
-
-def kept(logits, temperature, top_k, top_p):
-    """The probabilities that a token is drawn with, 0 for those removed."""
-    p = greedy(logits) if temperature == 0 else softmax(logits / temperature)
-    order = sorted(range(len(p)), key=lambda id: (-float(p[id]), id))[: top_k or None]
-    if top_p < 1:
-        shares = (p[order] / p[order].sum()).cumsum(0)
-        order = order[: int((shares < top_p).sum()) + 1]
-    out = torch.zeros_like(p)
-    out[order] = p[order] / p[order].sum()
-    return out
-
-
-def interval(p, chosen):
-    before = [id for id in range(len(p)) if (-p[id], id) < (-p[chosen], chosen)]
-    low = float(p[before].sum())
-    return [low, low + float(p[chosen])]
-
-
-def smoothed(curve, share):
-    mean, out = None, {}
-    for step, value in curve.items():
-        mean = value if mean is None else share * mean + (1 - share) * value
-        out[step] = mean
-    return out
-
-
-def progress(curve):
-    """The last loss, its change over a hundred steps, and how many steps these were."""
-    steps = list(curve)
-    before = [step for step in steps if step <= steps[-1] - 100] or steps[:1]
-    if before[-1] == steps[-1]:
-        return [curve[steps[-1]], steps[-1]]
-    return [curve[steps[-1]], abs(curve[steps[-1]] - curve[before[-1]]), steps[-1] - before[-1]]
-
-
-FUNCTIONS = {
-    "sum": total, "max": largest, "most": most, "mean": lambda x: float(tensor(x).mean()),
-    "softmax": softmax, "entropy": entropy, "greedy": greedy, "kept": kept, "interval": interval,
-    "norm": lambda x: float(tensor(x).norm()), "exp": lambda x: tensor(x).exp(),
-    "sqrt": math.sqrt, "ceil": math.ceil, "smoothed": smoothed, "progress": progress,
-    "shape": lambda layers: list(layers[0].shape), "len": len, "abs": abs,
-    "xz": lambda text: len(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)),
-    "rank": lambda p, id: int((p > p[id]).sum()),
-}  # fmt: skip
-
-
-# --- names ----------------------------------------------------------------------------------
-
-
-class Traced:
-    """The stages of one trace by name, part and layer."""
-
-    def __init__(self, model, tokens):
-        self.trace = trace(model, tokens)
-        self.logits = self.trace.logits.double()
-        self.ids = SimpleNamespace(**{p: self.trace.input.queries(p) for p in self.trace.parts})
-        for stage in STAGES:
-            setattr(self, stage, SimpleNamespace(**self._layers(stage)))
-        weights = {part: getattr(self.weights, part) for part in self.trace.parts}
-        self.entropy = SimpleNamespace(
-            **{p: [[self._entropies(h) for h in layer] for layer in w] for p, w in weights.items()}
-        )
-        self.first = SimpleNamespace(
-            **{p: [[float(h[:, 0].mean()) for h in layer] for layer in w]
-               for p, w in weights.items()}
-        )  # fmt: skip
-
-    @staticmethod
-    def _entropies(head):
-        return torch.tensor([entropy(row) for row in head])
-
-    def _layers(self, stage):
-        recorded = self.trace.recorded
-        parts = {}
-        for (part, _), stages in recorded.items():
-            if stage in stages:
-                parts.setdefault(part, []).append(stages[stage][0].double())
-        return parts
-
-    @cached_property
-    def streams(self):
-        """The residual stream row by row: the embedding, then after each part of each layer."""
-        out = {}
-        for part in self.trace.parts:
-            if part == "cross":
-                continue
-            rows = [getattr(self.resid_pre, part)[0]]
-            for layer in self.trace.layers(part):
-                rows.append(getattr(self.resid_mid, part)[layer])
-                if part == "decoder":
-                    rows.append(self.resid_mid.cross[layer])
-                rows.append(getattr(self.resid_post, part)[layer])
-            out[part] = torch.stack(rows)
-        return out
-
-    @property
-    def stream(self):
-        return SimpleNamespace(**{p: rows.norm(dim=-1) for p, rows in self.streams.items()})
-
-    @cached_property
-    def lens(self):
-        """Probabilities after the embedding and after each layer: (L+1, T, V)."""
-        module = self.trace.model.module
-        *_, stack = module.stacks.values()
-        part = "decoder" if "decoder" in self.streams else "self"
-        post = [getattr(self.resid_pre, part)[0], *getattr(self.resid_post, part)]
-        with torch.inference_mode():
-            logits = module.head.token_head(stack.norm(torch.stack(post).float()))
-        return logits.double().softmax(-1)
-
-
-class Names(dict):
+class Names(PartNames, dict):
     """The names of the expressions on a page of one model, computed when they are asked for."""
 
     def __init__(self, loaded, text, *, ids=None, target=None, folder=None, facts=None):
@@ -269,6 +70,9 @@ class Names(dict):
             n_heads=config.heads,
             n_key_heads=config.key_heads or config.heads,
             d_model=config.width,
+            d_hidden=config.hidden,
+            segment=config.length,
+            memory=config.memory,
             max_len=config.length,
             d_head=config.resolved_head_width,
             vocab_size=config.vocabulary,
@@ -329,6 +133,13 @@ class Names(dict):
 
         return apart
 
+    def _outputs(self):
+        names = getattr(self.config.head, "names", None)
+        return len(names) if names else self.config.vocabulary
+
+    def _pattern(self):
+        return lambda layer: self.config.patterns[layer % len(self.config.patterns)]
+
     # --- language models
 
     def _bits(self):
@@ -340,12 +151,24 @@ class Names(dict):
     def _loss(self):
         return math.log(2) * float(tensor(self["bits"][1:]).mean())
 
-    # The pages are opened without a change of the model; test_change.py makes some.
     def _edited(self):
-        return self["logits"]
+        """The logits with the heads that the address switches off, and the weights that it sets."""
+        off = [each.split(".") for each in self.facts.get("off", "").split(",") if each]
+        cells = [each.split(".", 5) for each in self.facts.get("set", "").split(",") if each]
+        zero = [
+            mlp(int(layer), part) if which == "m" else head(int(layer), int(which), part)
+            for part, layer, which in off
+        ]
+        weights = {
+            attention(int(layer), int(h), part)[int(i), int(j)]: float(weight)
+            for part, layer, h, i, j, weight in cells
+        }
+        with edit(self.loaded.model, zero=zero, weights=weights):
+            return trace(self.loaded.model, self.given).logits.double()
 
     def _edited_loss(self):
-        return self["loss"]
+        ids = torch.tensor(self.traced.trace.input.queries(self.config.writing_part))
+        return float(torch.nn.functional.cross_entropy(self["edited"][:-1], ids[1:]))
 
     def _characters(self):
         model = self.loaded.model
