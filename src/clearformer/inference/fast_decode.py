@@ -342,8 +342,9 @@ def norm_function(norm: nn.Module) -> Function:
         case nn.LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon):
             return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
         case nn.RMSNorm(normalized_shape=shape, weight=weight, eps=small):
-            # In half precision torch computes in float32, which this would not.
-            if weight is not None and weight.dtype in (torch.float32, torch.float64):
+            # In half precision torch computes in float32, which this would not; in float64 nobody
+            # waits for it, and portable arithmetic has a form of torch's.
+            if weight is not None and weight.dtype == torch.float32:
                 return rms_norm(weight, small)
             return lambda x: torch.rms_norm(x, shape, weight, small)
         case _:
