@@ -20,6 +20,10 @@ PAGES = {
     "classify": ({"view": "tasks", "model": "classifier"}, "table.why td[data-value]"),
     "fill": ({"view": "tasks", "task": "fill", "model": "bert"}, "[data-total]"),
     "translate": ({"view": "tasks", "task": "translate", "model": "original"}, "#rowsum"),
+    "architectures": (
+        {"model": "original", "text": "the cat sat on the mat"},
+        ".three section:nth-child(3) [data-output]",
+    ),
     "reach": ({}, "[data-count]"),
     "memory": ({"view": "reach", "reach": "memory"}, "[data-reach]"),
     "compare": ({"model": "gpt2"}, "[data-kl]"),
