@@ -128,5 +128,8 @@ def test_lessons_work_without_model(visit):
     assert "clearformer train" in page.inner_text("pre")
     page.click("nav a:has-text('Long context')")
     page.wait_for_selector("[data-count]")
+    page.click("nav a:has-text('Architectures')")
+    page.wait_for_selector("[data-missing=pair] ~ .part[data-of=cross]")
+    assert page.locator("[data-missing]").count() == 3
     page.click("nav a:has-text('Tasks')")
     page.wait_for_selector("pre >> nth=2")
