@@ -21,8 +21,8 @@ SAME = {
     "es": "bits bytes causal checkpoint divisor embedding embeddings error logit logits tensor"
     " token tokens",
     "fr": "architectures attention axes bits causal checkpoint classes code compression embedding"
-    " embeddings logit logits occlusion pages pause position positions rotation score scores segment"
-    " source surprise token tokens validation",
+    " embeddings logit logits occlusion pages pause position positions rotation score scores"
+    " segment source surprise token tokens validation",
     "zh": "logit logits token",
 }
 NAMES = {"alibi", "mlp", "softmax", "top"}  # top-k
