@@ -90,7 +90,7 @@ def test_lessons_lead_on_and_panels_are_presented(visit):
     assert page.locator("main .sheet:visible").count() == 1
     page.locator("main").focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector(".presented #component")
+    page.wait_for_selector(".presented[data-part=units]")  # the next step of the lecture
     page.keyboard.press("Escape")
     page.wait_for_function("() => !document.querySelector('.presented')")
 
