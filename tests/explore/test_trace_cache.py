@@ -2,6 +2,7 @@
 
 import pytest
 
+from clearformer.explore.limits import MAX_CACHED_TRACES
 from clearformer.explore.trace import trace
 from clearformer.explore.trace_cache import TraceCache, size
 from clearformer.http_server.errors import Problem
@@ -9,8 +10,8 @@ from clearformer.http_server.errors import Problem
 
 def test_evicts_oldest_trace(loaded):
     store = TraceCache()
-    made = [store.add(loaded("gpt2"), [1, 2, 3], {}) for _ in range(9)]
-    assert len(store.traces) == 8
+    made = [store.add(loaded("gpt2"), [1, 2, 3], {}) for _ in range(MAX_CACHED_TRACES + 1)]
+    assert len(store.traces) == MAX_CACHED_TRACES
     with pytest.raises(Problem) as problem:
         store.get(made[0].id)
     assert problem.value.status == 404

@@ -1,6 +1,7 @@
 import type { Component } from "svelte";
 import { s } from "./lib/strings";
 import type { Model } from "./lib/types";
+import Architectures from "./views/Architectures.svelte";
 import Attention from "./views/Attention.svelte";
 import Compare from "./views/Compare.svelte";
 import Compress from "./views/Compress.svelte";
@@ -36,6 +37,7 @@ export const views = [
   { id: "training", free: true, component: Training },
   { id: "stream", free: false, component: Stream },
   { id: "tasks", free: true, component: Tasks },
+  { id: "architectures", free: true, component: Architectures },
   { id: "reach", free: true, component: Reach },
   { id: "compare", free: false, component: Compare },
   { id: "watched", free: true, saved: true, component: Watched },

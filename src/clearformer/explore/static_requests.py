@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 MAX_PROJECTIONS = 3_000  # one for each component of each query, key and value
 MAX_POINTS = 64  # of a map of embeddings, with their neighbours
+MAX_WORDS = 12  # of a mask without a model
 MAX_FRAMES = 8  # checkpoints in the film of one head
 SEED = 1  # of the page's first shuffle and its first draw
 WIDTHS = tuple(2**n for n in range(1, 11))
@@ -78,6 +79,7 @@ async def of_text(ask: Ask, model: dict[str, Any], plan: dict[str, Any], text: s
     if task is not None:
         await task(ask, model, base, trace)
     await _checkpoints(ask, model, base)
+    await _architectures(ask, model, base)
     return True
 
 
@@ -218,10 +220,23 @@ async def _checkpoints(ask: Ask, model: dict[str, Any], base: dict[str, Any]) ->
     await ask("/api/compare", {"a": a, "b": b, "text": base["text"]})
 
 
-async def _maps(ask: Ask, trace: dict[str, Any]) -> None:
+async def _architectures(ask: Ask, model: dict[str, Any], base: dict[str, Any]) -> None:
+    """The model beside those of other architectures; the masks of those that are not there."""
+    trace = await ask("/api/traces", base)
+    if trace:
+        await _maps(ask, trace, "weights", "scores_masked")
+        if model["tasks"][0] == "generate":
+            await ask(f"/api/traces/{trace['id']}/logits", i=-1)
+    words = min(MAX_WORDS, max(1, len(base["text"].split())))
+    for kind in ("full", "causal"):
+        await ask("/api/patterns", kind=kind, n=words)
+
+
+async def _maps(ask: Ask, trace: dict[str, Any], *stages: str) -> None:
     for layer, head, part in _heads(trace):
         path = f"/api/traces/{trace['id']}/attention"
-        await ask(path, layer=layer, head=head, part=part, stage="weights")
+        for stage in stages or ("weights",):
+            await ask(path, layer=layer, head=head, part=part, stage=stage)
 
 
 def _heads(trace: dict[str, Any]) -> Iterator[tuple[int, int, str]]:

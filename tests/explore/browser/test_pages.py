@@ -20,6 +20,10 @@ PAGES = {
     "classify": ({"view": "tasks", "model": "classifier"}, "table.why td[data-value]"),
     "fill": ({"view": "tasks", "task": "fill", "model": "bert"}, "[data-total]"),
     "translate": ({"view": "tasks", "task": "translate", "model": "original"}, "#rowsum"),
+    "architectures": (
+        {"model": "original", "text": "the cat sat on the mat"},
+        ".three section:nth-child(3) [data-output]",
+    ),
     "reach": ({}, "[data-count]"),
     "memory": ({"view": "reach", "reach": "memory"}, "[data-reach]"),
     "compare": ({"model": "gpt2"}, "[data-kl]"),
@@ -124,5 +128,8 @@ def test_lessons_work_without_model(visit):
     assert "clearformer train" in page.inner_text("pre")
     page.click("nav a:has-text('Long context')")
     page.wait_for_selector("[data-count]")
+    page.click("nav a:has-text('Architectures')")
+    page.wait_for_selector("[data-missing=pair] ~ .part[data-of=cross]")
+    assert page.locator("[data-missing]").count() == 3
     page.click("nav a:has-text('Tasks')")
     page.wait_for_selector("pre >> nth=2")

@@ -75,6 +75,7 @@ def test_exported_file_works_in_sandboxed_frame(browser, saved):
         ("space", {"model": "gpt2"}, "#near td"),
         ("stream", {"model": "gpt2"}, "table.lens"),
         ("training", {"run": "gpt2"}, "#summary"),
+        ("architectures", {"model": "bert"}, ".three section:nth-child(1) [data-allowed]"),
     ],
 )
 def test_other_pages_can_be_exported(browser, saved, view, state, ready):

@@ -59,6 +59,7 @@ def sweep(still_visit, loaded, explorer_server, recomputed):
                                  target=target(model) if target else None,
                                  folder=explorer_server.runs / kind, facts=given)  # fmt: skip
         names.facts["open"] = lambda checkpoint: loaded(kind, checkpoint)
+        names.facts["models"] = loaded
         found = page.evaluate(COLLECT)
         assert found["untold"] == [], (view, state)
         wrong = []
@@ -192,6 +193,28 @@ def test_numbers_of_tasks(sweep):
     count += sweep("bert", "tasks", "[data-total]", masked, task="fill")
     count += sweep("original", "tasks", "#rowsum", task="translate", i=1)
     assert count > 50
+
+
+def test_numbers_of_architectures(sweep, still_visit):
+    """Every kind of model once, in its column; then the masks of those that are not there."""
+    ready = ".three section:nth-child(3) [data-output]"
+    count = 0
+    for encoder, decoder in (("bert", "xl"), ("classifier", "sparse")):
+        count += sweep("modern", "architectures", ready, encoder=encoder, decoder=decoder,
+                       archlayer=1, archhead=1)  # fmt: skip
+    only_decoder(still_visit.page)
+    count += sweep("modern", "architectures", "[data-missing=pair] ~ .part")
+    assert count > 300
+
+
+def only_decoder(page):
+    """A library with one model, a decoder."""
+
+    def fulfil(route):
+        models = [each for each in route.fetch().json() if each["id"] == "modern"]
+        route.fulfill(json=models)
+
+    page.route("**/api/models", fulfil)
 
 
 def test_numbers_of_training_and_lessons(sweep):

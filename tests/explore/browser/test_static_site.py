@@ -14,6 +14,7 @@ PAGES = {
     "generate": "#bars tr[data-p]", "compress": "[data-part=sizes] tr[data-p]",
     "training": "#summary", "stream": "table.lens", "reach": "[data-count]",
     "compare": "[data-kl]", "space": "#near td",
+    "architectures": ".three section:nth-child(3) [data-output]",
 }  # fmt: skip
 TASKS = {"classifier": "table.why td[data-value]", "bert": "[data-total]", "original": "#rowsum"}
 BEAMS = {("gpt2", "generate"), ("original", "tasks")}  # a search needs the server, and says so

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from clearformer.core.patterns import Causal, Local, Strided
+from clearformer.core.patterns import Causal, Full, Local, Strided
 from clearformer.data.masking import UNITS, MaskingPolicy, TokenMasker
 from clearformer.explore import attribution, coding, lessons
 from clearformer.explore.inputs import decoder_input_ids
@@ -351,6 +351,34 @@ class Names(PartNames, dict):
             kinds = "mask" if after == tokenizer.mask else "random" if after != before else "kept"
             fates.append("untouched" if wanted < 0 else kinds)
         return fates
+
+    # --- models side by side
+
+    def _of(self):
+        """The names of another model on the same text, as attributes."""
+        found = {}
+
+        def of(id):
+            if id not in found:
+                names = Names(self.facts["models"](id), self.text)
+                found[id] = type("Of", (), {"__getattr__": lambda _, name: names[name]})()
+            return found[id]
+
+        return of
+
+    def _filled(self):
+        """The logits at a token that is hidden."""
+
+        def filled(place):
+            ids = list(self["tokens"])
+            ids[place] = self.loaded.model.tokenizer.mask
+            return Traced(self.loaded.model, ids).logits[place]
+
+        return filled
+
+    def _mask(self):
+        patterns = {"full": Full(), "causal": Causal()}
+        return lambda kind, n: patterns[kind].table(n, n)
 
     # --- two checkpoints
 

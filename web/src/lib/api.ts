@@ -151,7 +151,9 @@ export class Live implements Api {
     const all = [...this.heard];
     // Of each kind of question with a body the latest few: those before were about other texts.
     const kind = ([name, each]: (typeof all)[number]) => (each.body === undefined ? name : each.path);
-    const heard = all.filter((each, n) => each[1].body === undefined || all.slice(n + 1).filter((later) => kind(later) === kind(each)).length < 3);
+    // The architectures are three models, one of them with a hidden token.
+    const several = view === "architectures";
+    const heard = all.filter((each, n) => each[1].body === undefined || all.slice(n + 1).filter((later) => kind(later) === kind(each)).length < (several ? 4 : 3));
     const named = heard.filter(([, each]) => each.path === "/api/traces");
     const traces = new Map(named.map(([name, each]) => [(each.raw as Traced).id, name]));
     // Of each trace what is shown now: the latest head, the latest row; all other heads as far as they fit.
@@ -163,7 +165,7 @@ export class Live implements Api {
       if (path === "/api/traces" || path.endsWith("/stop") || path.endsWith("/edit")) continue;
       if (body !== undefined) requests.push({ path, body, key: name });
       else if (!path.startsWith("/api/traces/")) requests.push(path);
-      else if (traces.has(path.split("/")[3]) && (kept.has(name) || !/\/(head|query|attention)\?/.test(path))) requests.push(path);
+      else if (traces.has(path.split("/")[3]) && (several || kept.has(name) || !/\/(head|query|attention)\?/.test(path))) requests.push(path);
     }
     const taken = new Set(requests.map((each) => (typeof each === "string" ? each : "")));
     for (const other of others(named.map(([, each]) => each.raw as Traced), taken)) requests.push({ path: other, optional: true });

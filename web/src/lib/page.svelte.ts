@@ -85,6 +85,12 @@ const start = {
   texts: null as string | null,
   axes: "",
   point: -1,
+  // architectures: a model of each kind, and one layer and head of all
+  encoder: "",
+  decoder: "",
+  pair: "",
+  archlayer: 0,
+  archhead: 0,
   // compare
   b: "",
   bcheckpoint: "",
