@@ -42,3 +42,9 @@ def test_int8_weights_are_about_a_quarter(byte_model):
     now, in_int8 = weights_size(byte_model().module)
     assert now == 4 * sum(each.numel() for each in byte_model().module.parameters())
     assert now / 4 < in_int8 < now / 2
+
+
+def test_weights_of_an_int8_model_are_counted(byte_model):
+    _, expected = weights_size(byte_model().module)
+    now, in_int8 = weights_size(byte_model().quantize().module)
+    assert expected <= now == in_int8 < 1.1 * expected

@@ -1,7 +1,10 @@
 import io
 import random
+import subprocess
+import sys
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -87,6 +90,38 @@ def test_a_file_is_held_in_memory_once(part, tokenizers, tmp_path, monkeypatch):
         held = packed[0].tokens.nbytes + packed[0].raw
         assert size // 2 < held
         assert needed < 1.4 * held, tokenizer.kind
+
+
+# The memory of the library `tokenizers`, which `tracemalloc` does not see, in a process of its own,
+# since another one has freed memory to use again.
+GROWTH = """
+import io, random
+from pathlib import Path
+from clearformer.compressor.pages import restore, tokenize
+from clearformer.text import BytePairs
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+chance = random.Random(0)
+words = ["".join(chance.choices("abcdefgh", k=chance.randint(2, 8))) for _ in range(2000)]
+data = " ".join(chance.choices(words, k=200_000)).encode()
+tokenizer = BytePairs.train([data[:50_000].decode()], 500)
+before = peak()
+found = tokenize(io.BytesIO(data), tokenizer)
+assert sum(map(len, restore(found, tokenizer))) == len(data) > 10**6
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_tokenizing_needs_little_memory_beside_the_tokens():
+    """In one piece this megabyte takes more than 100 MB."""
+    done = subprocess.run(
+        [sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 50 * 2**20
 
 
 def test_open_file_and_bytes_give_the_same_pages(tokenizers, monkeypatch, strange_texts):

@@ -17,3 +17,11 @@ def test_omits_compressors_that_are_not_installed(text, monkeypatch):
     monkeypatch.setattr(peers.importlib, "import_module", missing)
     monkeypatch.setattr(peers.shutil, "which", lambda name: None)
     assert list(peer_sizes(text)) == ["xz -9e"]
+
+
+def test_omits_xz_without_memory(text, monkeypatch):
+    def full(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(peers.lzma, "compress", full)
+    assert "xz -9e" not in peer_sizes(text)

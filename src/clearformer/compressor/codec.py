@@ -204,7 +204,7 @@ def decompress(
 
 def _encode(
     model: LanguageModel, plan: Plan, tokens: Tokens, size: int, progress: Progress | None
-) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+) -> tuple[memoryview, tuple[tuple[int, int], ...]]:
     """The code of some tokens, and how many bits each 100 KB of the text took."""
     starts, counts = cut(tokens, plan.streams)
     encoder = entropy_coder.Encoder(tokens, starts)

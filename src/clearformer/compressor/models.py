@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -61,11 +62,20 @@ def model_hash(model: LanguageModel) -> str:
 def weights_size(module: nn.Module) -> tuple[int, int]:
     """Bytes of a model's parameters as they are, and with matrices in int8."""
     now = in_int8 = 0
-    for tensor in module.parameters():
+    for tensor in _parameters(module):
         now += _bytes(tensor)
         # A row of a matrix has a scale in float32; vectors stay as they are.
-        in_int8 += tensor.numel() + 4 * len(tensor) if tensor.dim() == 2 else _bytes(tensor)
+        small = tensor.dim() == 2 and tensor.is_floating_point()
+        in_int8 += tensor.numel() + 4 * len(tensor) if small else _bytes(tensor)
     return now, in_int8
+
+
+def _parameters(module: nn.Module) -> Iterable[Tensor]:
+    """All parameters, tied ones once; matrices in int8 are none for torch, with their scales."""
+    quantized = int8_tensors(module)
+    if any(tensor.dtype == torch.int8 for tensor in quantized.values()):
+        return quantized.values()
+    return module.parameters()
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from clearformer.compressor.packing import Reader, varint
 from clearformer.text import Tokenizer
 
-PAGE = 2**20  # bytes that are tokenized together
+# Bytes that are tokenized together: the library `tokenizers` takes 150 to 200 bytes of memory for
+# each of them. A page costs two to six bytes of the table.
+PAGE = 2**16
 MAX_PARTS = 2**28
 SHORTEST = 128  # bytes that are not cut further: a part costs a few bytes of the table
 MAX_RAW = 2**34  # bytes that a page table may hold

@@ -107,8 +107,9 @@ class Encoder:
         words, (start, width) = self.coder.pos()
         return words, start, width
 
-    def finish(self) -> bytes:
-        return self.coder.get_compressed().astype("<u4", copy=False).tobytes()
+    def finish(self) -> memoryview:
+        """The bytes of the code."""
+        return self.coder.get_compressed().astype("<u4", copy=False).view(np.uint8).data
 
 
 class Decoder:
