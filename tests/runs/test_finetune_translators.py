@@ -153,7 +153,7 @@ def test_python_trains_merges_and_evaluates(trained_translator, tmp_path):
     texts = ["abc", "fa"]
     assert cf.load(tmp_path / "merged").translate(texts) == model.translate(texts)
     assert merged.run_config.origin is None
-    assert model.evaluate().metrics.keys() == {"loss", "bleu", "chrf", "exact"}
+    assert model.evaluate().metrics.keys() == {"loss", "bleu", "bleu_lowercase", "chrf", "exact"}
 
 
 def test_serve_translates_with_an_adapter(marian, adapter_run, tmp_path):
