@@ -141,7 +141,6 @@ CASES = [
     (name, task, list(ADAPTERS)[(i + j) % 2])
     for i, name in enumerate(NAMES)
     for j, task in enumerate((None, *ADAPTED))
-    if not hasattr(NAMES[name], "ngrams") or NAMES[name].ngrams is None  # no adapters there yet
 ]
 
 
@@ -180,3 +179,19 @@ def test_whole(name, base, data, tmp_path):
     after = open_any(tmp_path / "run").model.state_dict()
     assert after.keys() == before.keys()
     assert any(not torch.equal(value, before[name]) for name, value in after.items())
+
+
+def test_evidence_of_other_classes_is_saved_with_an_adapter(base, data, tmp_path):
+    run = Run(
+        configured(base("classifier-ngrams"), "multi-label", data, ADAPTERS["lora"]),
+        tmp_path / "run",
+        DataFolders(cache=tmp_path / "cache"),
+    )
+    counted = run.model.ngrams.evidence.clone()
+    list(run.events())
+    ngrams = open_any(tmp_path / "run").model.ngrams
+    assert counted.any()
+    assert torch.equal(ngrams.evidence, counted)
+    assert not ngrams.evidence.requires_grad
+    assert ngrams.weight.requires_grad
+    assert ngrams.weight.abs().sum() > 0

@@ -22,13 +22,13 @@ def attach(
 ) -> M:
     """Replace the matrices that an adapter names, and freeze everything else, in place.
 
-    Names in `learning` stay trainable: those of a new head. Without a seed A is zero: the weights
+    Names in `learning` stay as they are: those of a new head. Without a seed A is zero: the weights
     of a saved adapter are loaded next.
     """
     found = list(slots(model))
     _require_targets(adapter, found)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in learning)
+        parameter.requires_grad_(name in learning and parameter.requires_grad)
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     held: Held = adapter.base or "float32"
     for slot in found:

@@ -170,8 +170,8 @@ class ModelConfig:
             # A step with a cache does not get the previous token.
             require(self, "neighbours", self.cache is None, "absent in a model with a cache")
         if self.ngrams is not None:
-            fits = self.head.text_task in ("classes", "multi-label") and not self.head.two_texts
-            require(self, "ngrams", fits, "absent in a model that does not classify texts")
+            wanted = "absent in a model that does not classify texts"
+            require(self, "ngrams", _can_have_ngrams(self.head), wanted)
         require(self, "patterns", len(self.patterns) > 0, "at least one pattern")
 
     @property
@@ -226,7 +226,11 @@ class ModelConfig:
 
     def with_head(self, head: Head, name: object = None) -> Self:
         """The same body with another head; ValueError if it has no use for one."""
-        return replace(self, head=head)
+        return replace(self, head=head, ngrams=self.ngrams if _can_have_ngrams(head) else None)
+
+
+def _can_have_ngrams(head: Head) -> bool:
+    return head.text_task in ("classes", "multi-label") and not head.two_texts
 
 
 @dataclass(frozen=True, kw_only=True)

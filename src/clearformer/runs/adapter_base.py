@@ -132,8 +132,10 @@ def put_into(
     where: str,
 ) -> None:
     """Give a model the weights of `base`, with the tensors of an adapter merged into them."""
+    learned = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     attached(model, config, tensors, base, where)
-    merge(model).requires_grad_(True)
+    for name, parameter in merge(model).named_parameters():
+        parameter.requires_grad_(name in learned)
 
 
 def attached(
@@ -155,8 +157,8 @@ def attached(
             )
     weights = finetune.pretrained_weights(model, config.model, base)
     # The head that was trained too: a new one, or one that PEFT was told to save.
-    head = {n: t for n, t in tensors.items() if n.startswith("head.")}
+    head = {n: t for n, t in tensors.items() if n.startswith(finetune.OF_CLASSES)}
     learning = {n for n, _ in model.named_parameters() if n in head or n not in weights}
     state.adopt_weights(model, {**weights, **head}, where)
     attach(model, resolved(adapter, base.checkpoint), learning=learning)
-    state.load_weights(state.ADAPTER.of(model), tensors, where)
+    state.load_weights(state.ADAPTER.keeping(learning).of(model), tensors, where)

@@ -89,7 +89,8 @@ def require_same_body(source: ModelConfig, asked: ModelConfig, where: str) -> No
     """Raise ValueError if the weights would compute something else under the new config."""
     for field in fields(source):
         expected, actual = getattr(source, field.name), getattr(asked, field.name, None)
-        if expected != actual and field.name not in MAY_DIFFER:
+        left_out = field.name == "ngrams" and actual is None  # another head has no use for them
+        if expected != actual and field.name not in MAY_DIFFER and not left_out:
             raise ValueError(
                 f"model.{field.name} is {actual}, but {where} has {expected}: with --from only the "
                 f"head, dropout and a shorter length may differ"

@@ -12,7 +12,7 @@ from clearformer.adapters.attach import attach
 from clearformer.config import Adapter, RunConfig, run_from_json
 from clearformer.data import DataFolders
 from clearformer.distributed.process_group import ProcessGroup
-from clearformer.runs import adapter_base, checkpoint, contamination, finetune, trainer
+from clearformer.runs import adapter_base, checkpoint, contamination, finetune, state, trainer
 from clearformer.runs.checkpoint import Checkpoint
 from clearformer.runs.fingerprint import BUILDER, Builder, Model, custom_fingerprint, require_same
 from clearformer.runs.load import OpenedAny
@@ -140,9 +140,12 @@ def identity(
 
 def prepare_model(
     model: Model, config: RunConfig, saved: Checkpoint | None, origin: OpenedAny | None
-) -> Adapter | None:
-    """Apply the training settings to a newly built model; the adapter that was put into it."""
-    train, adapter = config.train, None
+) -> tuple[Adapter | None, state.SavedWeights]:
+    """Apply the training settings to a newly built model.
+
+    The adapter that was put into it, and which weights its checkpoints hold.
+    """
+    train, adapter, weights = config.train, None, state.WHOLE
     if saved is not None:
         require_same(model, config.model, saved)
     if origin is not None:
@@ -152,11 +155,12 @@ def prepare_model(
         if train.adapter is not None:
             adapter = adapter_base.resolved(train.adapter, origin.checkpoint)
             attach(model, adapter, seed=train.seed, learning=new)
+            weights = state.ADAPTER.keeping(new)
     if train.freeze is not None:
         finetune.freeze_body(model)
     set_smoothing(model, train.label_smoothing)
     recompute.apply(model, train.recompute)
-    return adapter
+    return adapter, weights
 
 
 def require_same_data(

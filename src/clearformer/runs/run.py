@@ -107,7 +107,7 @@ class Run:
         rng.seed(train.seed)
         model = self.make(self.config.model, train.seed)
         self.facts = opening.identity(self.task, model, self.make, saved, origin)
-        self.adapter = opening.prepare_model(model, self.config, saved, origin)
+        self.adapter, weights = opening.prepare_model(model, self.config, saved, origin)
         del origin  # its weights were copied
         self.task.prepare(model)
         device = group.device(device_of(train.device))
@@ -121,7 +121,7 @@ class Run:
             optim.make_optimizers(self.model, train),
             EMA(self.model, train.ema_decay) if train.ema_decay else None,
             self.task.memory(self.micro_batches),
-            state.WHOLE if self.adapter is None else state.ADAPTER,
+            weights,
             loss_scaling.loss_scaling_for(self.precision, device),
         )
         self.saved_step = -1 if saved is None else saved.step

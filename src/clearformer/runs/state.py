@@ -8,8 +8,8 @@ is not saved but computed again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,24 @@ class SavedWeights:
     """Which parameters of a model its checkpoints hold, and in which file."""
 
     file: str
-    frozen: bool  # whether those that do not learn are among them
+    frozen: Collection[str] | None  # those that are saved though they do not learn; None: all
 
     def of(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Every parameter once, under its first name; `tied` lists the other names."""
-        return {n: p for n, p in model.named_parameters() if self.frozen or p.requires_grad}
+        kept = self.frozen
+        return {
+            n: p
+            for n, p in model.named_parameters()
+            if kept is None or p.requires_grad or n in kept
+        }
+
+    def keeping(self, names: Collection[str]) -> SavedWeights:
+        """The same, where these parameters are saved whether they learn or not."""
+        return replace(self, frozen=frozenset(names))
 
 
-WHOLE = SavedWeights("model.safetensors", frozen=True)
-ADAPTER = SavedWeights("adapter.safetensors", frozen=False)
+WHOLE = SavedWeights("model.safetensors", frozen=None)
+ADAPTER = SavedWeights("adapter.safetensors", frozen=())
 COUNTERS = ("since_best", "evaluated", "empty", "targets")
 NUMBERS = ("step", "seconds", "best", "last", *COUNTERS, "warmed")
 
@@ -280,10 +289,12 @@ def load_weights(
 def adopt_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Use these tensors as the parameters of a model without memory (`build.outline`).
 
-    Nothing is initialized or copied, and tied parameters stay tied.
+    Nothing is initialized or copied, tied parameters stay tied, and frozen ones frozen.
     """
     _require_fit(dict(model.named_parameters()), tensors, where)
-    parameters = {id(p): nn.Parameter(tensors[name]) for name, p in model.named_parameters()}
+    parameters = {
+        id(p): nn.Parameter(tensors[name], p.requires_grad) for name, p in model.named_parameters()
+    }
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             setattr(module, name, parameters[id(parameter)])
