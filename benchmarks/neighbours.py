@@ -3,9 +3,9 @@
     python benchmarks/neighbours.py [--seconds 6] [--rounds 3] [--neighbours 0 1 2 4]
 
 Each measurement is a process of its own, with the threads that torch takes by default, and each
-round measures every policy once, in turns. A policy is how OpenMP threads wait: as clearformer sets
-it, as torch does without it, and `OMP_WAIT_POLICY=passive`. A neighbour is a Python loop on one
-thread.
+round measures every policy once, in turns. A policy is how OpenMP threads wait: as clearformer
+decides by watching, as torch does without it, for a fixed 3,000 iterations, and
+`OMP_WAIT_POLICY=passive`. A neighbour is a Python loop on one thread.
 
 The fair share of T threads on C cores beside N neighbours is min(1, C / (T + N)) of the speed alone
 under the best policy. "Two at once" is the sum of two runs at the same time, as a share of one.
@@ -23,6 +23,7 @@ from contextlib import contextmanager
 POLICIES = {
     "clearformer": {},
     "torch's default": {"GOMP_SPINCOUNT": "300000"},
+    "3,000": {"GOMP_SPINCOUNT": "3000"},
     "passive": {"OMP_WAIT_POLICY": "passive"},
 }
 
@@ -87,8 +88,14 @@ WORK = {"train": train, "decode": decode, "evaluate": evaluate}
 
 def work(name: str, seconds: float) -> None:
     """Print how often a unit of work was done per second."""
+    import torch
+
+    from clearformer.training.device import set_threads
+
+    set_threads(torch.get_num_threads())  # as runs do, which watches how long threads wait
     act = WORK[name]()
-    for _ in range(2):
+    warm = time.perf_counter()
+    while time.perf_counter() - warm < 1:
         act()
     start, done = time.perf_counter(), 0
     while (passed := time.perf_counter() - start) < seconds:

@@ -101,7 +101,7 @@ __all__ = [
 ]
 
 moved.install()
-openmp.wait_briefly()
+openmp.choose_waiting()
 
 
 def __getattr__(name: str) -> Any:

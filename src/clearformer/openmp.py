@@ -1,28 +1,154 @@
-"""How OpenMP threads wait for each other.
+"""How OpenMP threads wait for each other, beside other programs.
 
 Torch computes on the CPU with the threads of GNU OpenMP. A thread that has finished its part waits
-for the others, by default in a loop that lasts about a millisecond before it sleeps. On a quiet
-machine that saves the time of waking up. Beside another program it wastes the core that the
-slower thread is waiting for, and a training step can take many times as long.
+for the others in a loop of some milliseconds before it sleeps. On a quiet machine that saves the
+time of waking up. Beside another program it wastes the core that the slower thread is waiting for,
+and a training step can take many times as long.
 
-A short loop is nearly as fast alone, and much faster beside others (`benchmarks/neighbours.py`).
+So a thread of this process watches whether the others have to wait for a core (Linux counts
+that), and while they do, lets OpenMP wait briefly. No number that is computed depends on it.
+`benchmarks/neighbours.py` measures the effect.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import threading
 from collections.abc import MutableMapping
+from pathlib import Path
 
-SPIN_COUNT = "3000"  # iterations of the waiting loop; the default of GNU OpenMP is 300,000
 # Settings of a user that decide how threads wait.
 DECIDED_BY = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+# Iterations of the waiting loop where nothing can be watched; the default of GNU OpenMP is 300,000.
+# A little slower alone, and much faster beside other programs.
+SPIN_COUNT = "3000"
+INTERVAL = 0.25  # seconds between two looks
+BUSY, QUIET = 0.05, 0.01  # share of their time that threads wait for a core
+QUIET_LOOKS = 8  # looks in a row after which the machine counts as quiet again
+
+TASKS = Path("/proc/self/task")
+_watching = threading.Lock()
 
 
-def wait_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let idle threads wait actively for a short time only.
+def choose_waiting(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Choose how threads wait where `watch` cannot; a setting of the user stays as it is.
 
-    OpenMP reads the setting when torch is imported, so this has no effect afterwards. A setting
-    of the user stays as it is. Other implementations of OpenMP ignore it.
+    OpenMP reads its settings when torch is imported, so this has no effect afterwards. Other
+    implementations of OpenMP ignore it.
     """
-    if not any(name in environment for name in DECIDED_BY):
+    if not _decided(environment) and waiting_and_running() is None:
         environment["GOMP_SPINCOUNT"] = SPIN_COUNT
+
+
+def watch(environment: MutableMapping[str, str] = os.environ) -> bool:
+    """Watch this process from now on, once; False where that is not possible or not wanted."""
+    if _decided(environment) or waiting_and_running() is None or not (libraries := loaded_libraries()):
+        return False
+    if _watching.acquire(blocking=False):
+        threading.Thread(target=_watch, args=(libraries,), daemon=True, name="openmp").start()
+    return True
+
+
+class Contention:
+    """Whether the threads of a process compete for cores, from looks at how long they waited.
+
+    It begins at once and ends after `QUIET_LOOKS` quiet looks.
+    """
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.quiet_looks = 0
+
+    def look(self, waited: int, ran: int) -> bool:
+        """Take in the nanoseconds since the last look."""
+        if waited < 0 or ran < 0:  # a thread has ended, and its time is gone
+            return self.busy
+        total = waited + ran
+        if waited <= QUIET * total:
+            self.quiet_looks += 1
+        else:
+            self.quiet_looks = 0
+        if waited > BUSY * total:
+            self.busy = True
+        elif self.quiet_looks >= QUIET_LOOKS:
+            self.busy = False
+        return self.busy
+
+
+class BriefWaiting:
+    """Lets OpenMP's threads wait briefly, from `start` to `stop`.
+
+    GNU OpenMP has two lengths of the waiting loop, and takes the short one while it manages more
+    threads than there are cores. Threads that sleep count, so a thread of ours holds a team of
+    them.
+    """
+
+    def __init__(self, libraries: list[ctypes.CDLL]) -> None:
+        self.libraries = libraries
+        self.end: threading.Event | None = None
+
+    def start(self) -> None:
+        if self.end is None:
+            self.end = threading.Event()
+            threading.Thread(target=self._hold, args=(self.end,), daemon=True).start()
+
+    def stop(self) -> None:
+        if self.end is not None:
+            self.end.set()
+            self.end = None
+
+    def _hold(self, end: threading.Event) -> None:
+        threads = len(os.sched_getaffinity(0)) + 1
+        for library in self.libraries:
+            # A parallel region that does nothing. Its team lives as long as this thread.
+            library.GOMP_parallel(library.omp_get_thread_num, None, threads, 0)
+        end.wait()
+
+
+def _watch(libraries: list[ctypes.CDLL]) -> None:
+    contention, brief = Contention(), BriefWaiting(libraries)
+    before, pause = waiting_and_running(), threading.Event()
+    while before is not None:
+        pause.wait(INTERVAL)
+        now = waiting_and_running()
+        if now is None:
+            return
+        busy = contention.look(now[0] - before[0], now[1] - before[1])
+        try:
+            brief.start() if busy else brief.stop()
+        except RuntimeError:  # no more threads may be started
+            return
+        before = now
+
+
+def waiting_and_running() -> tuple[int, int] | None:
+    """Nanoseconds that all threads of this process waited for a core, and ran; None if unknown."""
+    waited = ran = 0
+    try:
+        for task in TASKS.iterdir():
+            try:
+                numbers = (task / "schedstat").read_text().split()
+            except (FileNotFoundError, ProcessLookupError):
+                if not task.exists():
+                    continue  # a thread that has just ended
+                raise
+            ran += int(numbers[0])
+            waited += int(numbers[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return (waited, ran) if ran else None
+
+
+def _decided(environment: MutableMapping[str, str]) -> bool:
+    return any(name in environment for name in DECIDED_BY)
+
+
+def loaded_libraries() -> list[ctypes.CDLL]:
+    """GNU OpenMP as it is loaded in this process; another library may bring its own."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        paths = {line.split(maxsplit=5)[5] for line in lines if "libgomp" in line}
+        return [ctypes.CDLL(path) for path in sorted(paths)]
+    except (OSError, IndexError):
+        return []

@@ -6,6 +6,8 @@ import os
 
 import torch
 
+from clearformer import openmp
+
 THREADS_PER_CORE, ALWAYS_ALLOWED = 4, 64  # more threads only wait for each other
 
 
@@ -29,9 +31,13 @@ def device_of(name: str) -> torch.device:
 def set_threads(requested: int) -> int:
     """Use `requested` CPU threads, up to a limit for this machine; return how many.
 
+    Beside other programs, several threads wait for each other as `openmp` says.
+
     A config may come from a larger machine, or be hostile: a process that cannot start a thread
     is aborted without a message.
     """
     threads = min(requested, max(ALWAYS_ALLOWED, THREADS_PER_CORE * (os.cpu_count() or 1)))
     torch.set_num_threads(threads)
+    if threads > 1:
+        openmp.watch()
     return threads
