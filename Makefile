@@ -70,6 +70,7 @@ chromium:
 
 bench: .venv/ready-bench
 	@$(BIN)/python benchmarks/train_step.py
+	@$(BIN)/python benchmarks/run_overhead.py
 	@$(BIN)/python benchmarks/adapters.py
 	@$(BIN)/python benchmarks/enwik8.py
 	@$(BIN)/python benchmarks/imdb.py
