@@ -75,9 +75,8 @@ def main() -> None:
     parser.add_argument("--more", default="", help="more words for the contestants, to tune them")
     asked = parser.parse_args()
     chosen = {n: c for n, c in CONTESTANTS.items() if n.split(",")[0] in asked.only.split(",")}
-    print(
-        "| | parameters | minutes | steps | tokens seen | bits per byte |\n|---|---|---|---|---|---|"
-    )
+    print("| | parameters | minutes | steps | tokens seen | bits per byte |")
+    print("|---|---|---|---|---|---|")
     found = {}
     for name, contestant in chosen.items():
         contestant = replace(contestant, words=f"{contestant.words} {asked.more}")

@@ -43,8 +43,7 @@ def test_nothing_is_watched_where_the_user_decided(name):
 
 def test_importing_the_package_neither_imports_torch_nor_starts_a_thread():
     script = (
-        "import sys, threading, clearformer;"
-        "print('torch' in sys.modules, threading.active_count())"
+        "import sys, threading, clearformer;print('torch' in sys.modules, threading.active_count())"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=CLEAN

@@ -43,7 +43,10 @@ def choose_waiting(environment: MutableMapping[str, str] = os.environ) -> None:
 
 def watch(environment: MutableMapping[str, str] = os.environ) -> bool:
     """Watch this process from now on, once; False where that is not possible or not wanted."""
-    if _decided(environment) or waiting_and_running() is None or not (libraries := loaded_libraries()):
+    if _decided(environment) or waiting_and_running() is None:
+        return False
+    libraries = loaded_libraries()
+    if not libraries:
         return False
     if _watching.acquire(blocking=False):
         threading.Thread(target=_watch, args=(libraries,), daemon=True, name="openmp").start()
