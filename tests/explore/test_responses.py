@@ -40,6 +40,14 @@ def test_responses_match_schema(explorer_server):
         check("/api/compare", "/api/compare", {"a": which, "b": which, "text": "the cat"})
         count = len(client.get(f"/api/traces/{id}")["tokens"]) if family != "xl" else 22
         check("/api/permute", "/api/permute", {**asked, "permutation": list(range(count))})
+        # Sentences of a model that computes NaN have no map.
+        for kind in ("tokens", "positions", *(["sentences"] if family != "nan" else [])):
+            wanted = {**asked, "kind": kind, "texts": ["the cat", "the mat"]}
+            check("/api/map", "/api/map", wanted)
+            if kind != "positions":
+                check("/api/neighbours", "/api/neighbours", {**wanted, "index": 0})
+        if family in ("gpt2", "original"):
+            check("/api/beams", "/api/beams", {**asked, "max_tokens": 3})
         edit = {"i": 1, "text": "dog" if family in ("bert", "classifier") else "z"}
         check("/api/probe", "/api/probe", {**asked, "edit": edit})
     for method in ("ig", "occlusion", "grad_x_input"):
