@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+PATIENCE = 300_000  # milliseconds: a busy machine is slow, and nothing is measured here
 FLAGS = [
     "--disable-gpu",
     "--disable-quic",
@@ -72,7 +73,7 @@ class Visit:
 @contextmanager
 def visiting(browser, url, check=True, **settings):
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
-    context.set_default_timeout(300_000)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     visit = Visit(page, url)
 
@@ -106,6 +107,21 @@ def visiting(browser, url, check=True, **settings):
     if check:
         assert visit.refused == []
         assert visit.errors == []
+
+
+@pytest.fixture
+def new_page(browser):
+    """Opens a page with settings of its own, such as `offline`, for files without a server."""
+    contexts = []
+
+    def open_page(**settings):
+        contexts.append(browser.new_context(**settings))
+        contexts[-1].set_default_timeout(PATIENCE)
+        return contexts[-1].new_page()
+
+    yield open_page
+    for context in contexts:
+        context.close()
 
 
 @pytest.fixture

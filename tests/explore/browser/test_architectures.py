@@ -19,7 +19,7 @@ def test_models_and_masks(visit, explorer_server):
     page.focus("#archlayer")
     page.keyboard.press("ArrowDown")
     page.wait_for_function("() => location.hash.includes('archlayer=1')")
-    page.wait_for_selector("text=layer 1, head 0")
+    page.locator("text=layer 1, head 0").nth(4).wait_for()  # all five parts, at their own pace
     masked = trace(explorer_server.models["sparse"], TEXT).get("scores_masked", layer=1, head=0)
     size = len(TEXT)
     assert size < int(masked.isfinite().sum()) < size * (size + 1) // 2

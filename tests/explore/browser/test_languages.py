@@ -70,7 +70,7 @@ def test_page_without_its_language_file_is_english(open_visit):
         assert shown(page) == ("en", "Long context")
 
 
-def test_saved_file_carries_languages(browser, open_visit, tmp_path):
+def test_saved_file_carries_languages(new_page, open_visit, tmp_path):
     path = tmp_path / "saved.html"
     with open_visit(locale="de-DE") as visit:
         page = visit.go("attention", model="gpt2", text="the cat sat", ready=LADDER)
@@ -79,8 +79,7 @@ def test_saved_file_carries_languages(browser, open_visit, tmp_path):
         with page.expect_download() as waiting:
             page.click(f"header button:has-text('{said('de')['shell']['export']}')")
         waiting.value.save_as(path)
-    context = browser.new_context(offline=True, locale="en-US")
-    page = context.new_page()
+    page = new_page(offline=True, locale="en-US")
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(path.as_uri())
@@ -92,7 +91,6 @@ def test_saved_file_carries_languages(browser, open_visit, tmp_path):
     page.wait_for_selector(LADDER)
     assert shown(page)[1] == said("zh")["views"]["attention"]
     assert errors == []
-    context.close()
 
 
 def test_error_is_named_in_the_language(open_visit):

@@ -23,16 +23,14 @@ def saved(visit, tmp_path):
     return save
 
 
-def test_exported_file_shows_same_numbers_offline(browser, visit, saved):
+def test_exported_file_shows_same_numbers_offline(new_page, visit, saved):
     path = saved("attention", LADDER, model="gpt2", text="the cat sat", layer=1, head=1, i=3)
     live = visit.numbers("table.ladder td[data-value]")
     text = path.read_text()
     assert path.stat().st_size <= 5 * 1024 * 1024
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
     assert "default-src 'none'" in html.unescape(policy[1])
-    context = browser.new_context(offline=True)
-    context.set_default_timeout(300_000)
-    page = context.new_page()
+    page = new_page(offline=True)
     asked, errors = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -51,20 +49,16 @@ def test_exported_file_shows_same_numbers_offline(browser, visit, saved):
     )
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert errors == []
-    context.close()
 
 
-def test_exported_file_works_in_sandboxed_frame(browser, saved):
+def test_exported_file_works_in_sandboxed_frame(new_page, saved):
     path = saved("attention", LADDER, model="gpt2", text="the cat sat")
-    context = browser.new_context(offline=True)
-    context.set_default_timeout(300_000)
-    page = context.new_page()
+    page = new_page(offline=True)
     source = html.escape(path.read_text())
     page.set_content(f'<iframe sandbox="allow-scripts" width=1000 srcdoc="{source}"></iframe>')
     frame = page.frame_locator("iframe")
     frame.locator(LADDER).first.wait_for()
     assert frame.locator("#caption").inner_text()
-    context.close()
 
 
 @pytest.mark.parametrize(
@@ -78,24 +72,19 @@ def test_exported_file_works_in_sandboxed_frame(browser, saved):
         ("architectures", {"model": "bert"}, ".three section:nth-child(1) [data-allowed]"),
     ],
 )
-def test_other_pages_can_be_exported(browser, saved, view, state, ready):
+def test_other_pages_can_be_exported(new_page, saved, view, state, ready):
     path = saved(view, ready, **state)
-    context = browser.new_context(offline=True)
-    context.set_default_timeout(300_000)
-    page = context.new_page()
+    page = new_page(offline=True)
     page.goto(path.as_uri())
     page.wait_for_selector(ready)
     assert page.locator("[role=alert]").count() == 0
-    context.close()
 
 
-def test_notebook_trace_shows_same_page(browser, explorer_server):
+def test_notebook_trace_shows_same_page(new_page, explorer_server):
     from clearformer.explore.trace import trace
 
     found = trace(explorer_server.models["gpt2"], "the cat sat", capture=["weights"])
-    context = browser.new_context(offline=True)
-    context.set_default_timeout(300_000)
-    page = context.new_page()
+    page = new_page(offline=True)
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.set_content(f"<h1>A notebook</h1>{found._repr_html_()}")
@@ -105,4 +94,3 @@ def test_notebook_trace_shows_same_page(browser, explorer_server):
     wanted = found.get("weights", layer=0, head=0)[-1].tolist()
     assert shown == pytest.approx(wanted, abs=1e-6)
     assert errors == []
-    context.close()

@@ -51,10 +51,8 @@ def address(request, site):
     server.server_close()
 
 
-def test_every_page_shows_its_numbers(browser, address):
-    context = browser.new_context(offline=address.startswith("file"))
-    context.set_default_timeout(60_000)
-    page = context.new_page()
+def test_every_page_shows_its_numbers(new_page, address):
+    page = new_page(offline=address.startswith("file"))
     errors, asked = [], []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda each: errors.append(each.text) if each.type == "error" else None)
@@ -72,13 +70,10 @@ def test_every_page_shows_its_numbers(browser, address):
     root = address.removesuffix("index.html")
     assert [url for url in asked if not url.startswith((root, "data:", "about:"))] == []
     assert errors == []
-    context.close()
 
 
-def test_reader_chooses_text_head_language_and_page(browser, site):
-    context = browser.new_context(offline=True)
-    context.set_default_timeout(60_000)
-    page = context.new_page()
+def test_reader_chooses_text_head_language_and_page(new_page, site):
+    page = new_page(offline=True)
     page.goto(f"{(site / 'index.html').as_uri()}#view=attention&model=gpt2")
     page.wait_for_selector("table.ladder td[data-value]")
     page.select_option("#text", "a film")
@@ -94,4 +89,3 @@ def test_reader_chooses_text_head_language_and_page(browser, site):
     page.goto(f"{(site / 'index.html').as_uri()}#view=attention&model=gpt2&text=another&lang=en")
     page.wait_for_selector(f"main :text('{NOT_HELD}')")
     assert page.locator("[role=alert]").count() == 0
-    context.close()

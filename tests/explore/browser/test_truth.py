@@ -1,5 +1,6 @@
 """What the page says of itself is true, and what the reader did is not lost."""
 
+import itertools
 import shutil
 
 import pytest
@@ -152,9 +153,9 @@ def test_training_page_follows_what_runs(growing, visit, tiny):
 
 
 @pytest.fixture
-def reopened(visit, browser, tmp_path):
+def reopened(visit, new_page, tmp_path):
     """Saves the page that is shown, and opens the file without a network."""
-    contexts = []
+    paths = (tmp_path / f"{n}.html" for n in itertools.count())
 
     def reopen(page):
         page.wait_for_function(STILL)
@@ -162,17 +163,13 @@ def reopened(visit, browser, tmp_path):
         page.wait_for_function(STILL)
         with page.expect_download() as waiting:
             page.click("header button:has-text('Save')")
-        path = tmp_path / f"{len(contexts)}.html"
+        path = next(paths)
         waiting.value.save_as(path)
-        contexts.append(browser.new_context(offline=True))
-        contexts[-1].set_default_timeout(300_000)
-        saved = contexts[-1].new_page()
+        saved = new_page(offline=True)
         saved.goto(path.as_uri())
         return saved
 
-    yield reopen
-    for context in contexts:
-        context.close()
+    return reopen
 
 
 def test_saved_pages_offer_what_they_hold(visit, reopened, loaded):

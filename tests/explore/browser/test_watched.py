@@ -9,7 +9,7 @@ import clearformer as cf
 HOSTILE = '</script><img src=x onerror="window.ran = 1">{{7*7}}<!--'
 
 
-def test_hostile_names_are_shown_as_text(browser, tmp_path):
+def test_hostile_names_are_shown_as_text(new_page, tmp_path):
     """A module's class, the names of its parts and the words come from anybody."""
     torch.manual_seed(0)
     kind = type(HOSTILE, (nn.Module,), {"forward": lambda self, x: self._modules[HOSTILE](x, x, x)})
@@ -21,7 +21,7 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
     with torch.no_grad():
         seen(x)
     seen.save(tmp_path / "watched.html", [HOSTILE, "\u202e<b>x</b>"])
-    page = browser.new_page()
+    page = new_page(offline=True)
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("dialog", lambda dialog: problems.append(dialog.message))
@@ -33,10 +33,9 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
     assert page.locator("main img, main b:has-text('x')").count() == 0
     assert page.evaluate("window.ran") is None
     assert problems == []
-    page.close()
 
 
-def test_weights_are_those_of_the_module(browser, tmp_path):
+def test_weights_are_those_of_the_module(new_page, tmp_path):
     torch.manual_seed(0)
     module = nn.MultiheadAttention(16, 2, batch_first=True).eval()
     x = torch.randn(1, 3, 16)
@@ -44,7 +43,7 @@ def test_weights_are_those_of_the_module(browser, tmp_path):
     with torch.no_grad():
         _, weights = seen(x, x, x, average_attn_weights=False)
     seen.save(tmp_path / "watched.html", ["the", "cat", "sat"])
-    page = browser.new_page()
+    page = new_page(offline=True)
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto((tmp_path / "watched.html").as_uri())
@@ -60,4 +59,3 @@ def test_weights_are_those_of_the_module(browser, tmp_path):
     assert "the attends to the" in page.inner_text("#watched-weight")
     assert page.locator("nav a").count() == 1
     assert problems == []
-    page.close()
