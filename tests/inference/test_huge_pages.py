@@ -1,7 +1,9 @@
 """Moving weights to huge pages does not change them."""
 
+import io
 import mmap
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -63,31 +65,75 @@ def test_nothing_moves_without_huge_pages(problem, tied, from_the_first_byte, mo
     assert [each.data_ptr() for each in use_huge_pages(tied).parameters()] == before
 
 
-def huge_bytes():
-    with open("/proc/self/smaps_rollup") as file:
-        (line,) = (each for each in file if each.startswith("AnonHugePages"))
-    return int(line.split()[1]) * 1024
+START = 0x7F0000000000
+PRESENT = 2**63  # in an entry of /proc/self/pagemap
 
 
-def test_packed_matrices_move_in_place(monkeypatch):
-    size = 8 * PAGE
-    dense = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    sparse = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    content = bytes(range(1, 256)) * (size // 255 + 1)
-    dense.write(content[:size])
-    sparse.write(b"one page alone")
-    monkeypatch.setattr(huge_pages, "MIN_BYTES", size + 1)
-    assert not collapse(size)
-    before = huge_bytes()
-    monkeypatch.setattr(huge_pages, "MIN_BYTES", size)
-    if not collapse(size):
-        pytest.skip("this system does not collapse pages")
-    assert huge_bytes() >= before + size - 2 * PAGE  # the first and last may not be aligned
-    assert dense[:] == content[:size]
-    # Memory that was never written is not allocated: at most a tenth of a page is.
-    after = huge_bytes()
-    sparse.madvise(mmap.MADV_DONTNEED)
-    assert huge_bytes() == after
+def pagemap(*shares):
+    """Entries of huge pages from START on, each with this share of its ordinary pages present."""
+    many = PAGE // huge_pages.SMALL
+    present = [n < share * many for share in shares for n in range(many)]
+    skipped = START // huge_pages.SMALL * 8
+    return PageMap(np.array(present, np.uint64) * np.uint64(PRESENT), skipped)
+
+
+class PageMap(io.BytesIO):
+    """A file with these entries after the bytes that are skipped."""
+
+    def __init__(self, entries, skipped):
+        super().__init__(entries.tobytes())
+        self.skipped = skipped
+
+    def seek(self, place):
+        return super().seek(place - self.skipped)
+
+
+def test_dense_runs():
+    pages = pagemap(0.5, 1.0, 0.95, 0.0, 0.89, 1.0)
+    found = list(huge_pages._dense(pages, START, START + 6 * PAGE))
+    assert found == [(START + PAGE, START + 3 * PAGE), (START + 5 * PAGE, START + 6 * PAGE)]
+
+
+def test_dense_memory_is_collapsed(monkeypatch):
+    maps = f"{START:x}-{START + 4 * PAGE:x} rw-p 00000000 00:00 0 \n"
+    files = {
+        "/proc/self/maps": lambda: io.StringIO(maps),
+        "/proc/self/pagemap": lambda: pagemap(1.0, 0.1, 1.0, 1.0),
+    }
+    monkeypatch.setattr(huge_pages, "open", lambda path, *how: files[path](), raising=False)
+    asked, results = [], [-1, 0]
+
+    class Library:
+        @staticmethod
+        def madvise(start, length, advice):
+            asked.append((start.value, length.value, advice))
+            return results.pop(0)
+
+    monkeypatch.setattr(huge_pages.ctypes, "CDLL", lambda *names, **options: Library)
+    assert not collapse(huge_pages.MIN_BYTES - 1)
+    assert asked == []
+    assert collapse(huge_pages.MIN_BYTES)  # the second run was moved
+    advice = huge_pages.MADV_COLLAPSE
+    assert asked == [(START, PAGE, advice), (START + 2 * PAGE, 2 * PAGE, advice)]
+
+
+def test_collapsed_memory_keeps_its_content():
+    """Whether this system can move it or not."""
+    memory = torch.arange(PAGE)  # 8 bytes each
+    expected = memory.clone()
+    collapse(huge_pages.MIN_BYTES)
+    assert torch.equal(memory, expected)
+
+
+def test_nothing_is_collapsed_where_there_is_no_proc(monkeypatch):
+    """On Windows, where no library can be opened without a name."""
+
+    def missing(*arguments, **options):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(huge_pages, "open", missing, raising=False)
+    monkeypatch.setattr(huge_pages.ctypes, "CDLL", pytest.fail)
+    assert not collapse(huge_pages.MIN_BYTES)
 
 
 def test_regions_of_maps():

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 PAGE = 2**21  # bytes of a huge page on most machines
 MIN_BYTES = 2**24  # smaller models may fit into the CPU cache
 LINE = 64  # bytes of a cache line: tensors are aligned to it
-SMALL = 4096  # bytes of an ordinary page
+SMALL = mmap.PAGESIZE  # bytes of an ordinary page
 MADV_COLLAPSE = 25  # of Linux, from 6.1 on
 FULL = 0.9  # share of a huge page that is in use already: the rest is new memory
 
@@ -55,13 +55,13 @@ def collapse(size: int) -> bool:
         return False
     moved = False
     try:
-        madvise = ctypes.CDLL(None, use_errno=True).madvise
         with open("/proc/self/maps") as maps, open("/proc/self/pagemap", "rb", 0) as pages:
+            madvise = ctypes.CDLL(None, use_errno=True).madvise
             for start, end in _anonymous(maps.read()):
                 for first, last in _dense(pages, start, end):
                     length = ctypes.c_size_t(last - first)
                     moved |= madvise(ctypes.c_void_p(first), length, MADV_COLLAPSE) == 0
-    except (OSError, AttributeError):  # not Linux, or no such call
+    except (OSError, AttributeError, ValueError):  # not Linux, or it does not tell
         return False
     return moved
 
