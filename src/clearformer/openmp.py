@@ -27,7 +27,7 @@ INTERVAL = 0.25  # seconds between two looks
 BUSY, QUIET = 0.05, 0.01  # share of their time that threads wait for a core
 QUIET_LOOKS = 8  # looks in a row after which the machine counts as quiet again
 
-TASKS = Path("/proc/self/task")
+TASKS, MAPS = Path("/proc/self/task"), Path("/proc/self/maps")
 _watching = threading.Lock()
 
 
@@ -150,8 +150,16 @@ def _decided(environment: MutableMapping[str, str]) -> bool:
 def loaded_libraries() -> list[ctypes.CDLL]:
     """GNU OpenMP as it is loaded in this process; another library may bring its own."""
     try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-        paths = {line.split(maxsplit=5)[5] for line in lines if "libgomp" in line}
-        return [ctypes.CDLL(path) for path in sorted(paths)]
-    except (OSError, IndexError):
+        return [ctypes.CDLL(path) for path in library_paths(MAPS.read_text())]
+    except OSError:
         return []
+
+
+def library_paths(maps: str) -> list[str]:
+    """The files of GNU OpenMP among those that are mapped to be executed.
+
+    A file that is only read, such as a checkpoint, is never loaded as a library, whatever its name.
+    """
+    mapped = (line.split(maxsplit=5) for line in maps.splitlines())
+    files = {each[5] for each in mapped if len(each) == 6 and "x" in each[1]}
+    return sorted(each for each in files if Path(each).name.startswith("libgomp"))
