@@ -175,3 +175,5 @@ def test_shares_of_the_tokens_sum_to_the_score():
     )
     expected = torch.stack([one + both / 2, two + both / 2])
     torch.testing.assert_close(scores.shares(pair)[0], expected)
+    torch.testing.assert_close(scores.shares(pair[:, :1])[0], one[None])  # shorter than an n-gram
+    assert scores.shares(pair[:, :0]).shape == (1, 0, CLASSES)

@@ -179,9 +179,9 @@ def _ngram_scores(
 def _ngram_shares(model: Transformer, tokens: Tensor, classes: int) -> Tensor:
     """What each token adds to the logits through n-grams: (T, C)."""
     if not isinstance(model, NgramTransformer):
-        return torch.zeros(tokens.shape[1], classes)
+        return torch.zeros(tokens.shape[1], classes, device=tokens.device)
     with torch.no_grad():
-        return model.ngrams.shares(tokens)[0].cpu()
+        return model.ngrams.shares(tokens)[0]
 
 
 def _label(names: tuple[str, ...], label: int | str | None, best: int) -> int:

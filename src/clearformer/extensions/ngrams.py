@@ -59,7 +59,9 @@ class NgramScores(nn.Module):
         """The row of each n-gram by the token that it ends with, or -1: (B, T, longest)."""
         require_shape("tokens", tokens, ("batch", "tokens"), "pass tokens[None] for one sequence")
         require_attention_mask(attention_mask, *tokens.shape)
-        real = tokens == tokens if attention_mask is None else attention_mask  # (B, T)
+        real = attention_mask  # (B, T)
+        if real is None:
+            real = torch.ones_like(tokens, dtype=torch.bool)
         own = (tokens.long() + 1) * 7_919  # the products below are too large for 32 bits
         key, there = own % PRIME, real
         rows = [torch.where(there, key % self.buckets, -1)]
@@ -99,7 +101,7 @@ class NgramScores(nn.Module):
         shares = scores[:, :, 0]
         for n in range(1, self.longest):
             each = scores[:, :, n] / (n + 1)
-            for back in range(n + 1):  # each of its tokens
+            for back in range(min(n + 1, tokens.shape[1])):  # each of its tokens
                 shares = shares + F.pad(each[:, back:], (0, 0, 0, back))
         return shares
 
