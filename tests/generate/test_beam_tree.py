@@ -63,6 +63,14 @@ def test_every_total_is_the_sum_of_its_path_and_ends_are_scored_by_length():
             assert math.isclose(node.score, total / node.length**0.5, rel_tol=1e-4)
 
 
+def test_hypotheses_that_no_model_predicted_are_left_out():
+    """A text of at most two tokens has 13 endings here, and the search fills up a wider beam."""
+    tree = tree_of(Beam(width=16, length_penalty=3.0), length=2)
+    assert len(tree.hypotheses) == len({each.tokens for each in tree.hypotheses}) == 13
+    assert all(each.score > -100 for each in tree.hypotheses)
+    assert sum(node.rank is not None for node in tree.nodes) == 13
+
+
 def test_hypotheses_are_those_of_the_search():
     for width in (2, 3, 4):
         beam = Beam(width=width, best=width)

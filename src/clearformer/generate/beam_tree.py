@@ -105,17 +105,21 @@ def search_tree(
     recorded = RecordedBeams(state)
     every = replace(beam, best=beam.width)
     (found,) = search(recorded, every, eos_ids=eos_ids, max_tokens=max_tokens, defaults=defaults)
-    found = [each for each in found if each.score > NEVER / 2]  # fewer may have been found
     nodes = _grow(recorded, beam, eos_ids, max_tokens, defaults)
-    tree = BeamTree(nodes, found)
-    ranks = {(each.tokens, each.ended): rank for rank, each in enumerate(found)}
+    tree = BeamTree(nodes, [])
+    finished = {}  # tokens without the end token, and whether there was one: the node
     for node in nodes:
-        if node.score is None:
-            continue
-        tokens = tree.tokens(node)
-        ended = tokens[-1] in eos_ids
-        rank = ranks.get((tokens[:-1] if ended else tokens, ended))
-        nodes[node.id] = replace(node, rank=rank, fate="outscored" if rank is None else "finished")
+        if node.score is not None:
+            tokens = tree.tokens(node)
+            ended = tokens[-1] in eos_ids
+            finished[tokens[:-1] if ended else tokens, ended] = node
+            nodes[node.id] = replace(node, fate="outscored")
+    for each in found:
+        # The search may have found fewer, and fills its list with copies and empty ones.
+        end = finished.pop((each.tokens, each.ended), None)
+        if end is not None:
+            nodes[end.id] = replace(end, fate="finished", rank=len(tree.hypotheses))
+            tree.hypotheses.append(each)
     return tree
 
 
