@@ -153,6 +153,7 @@ def document(payload: Mapping[str, Any], policy: str = CSP) -> str:
         f'<!doctype html>\n<!--\n{licenses}-->\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'  # else a browser asks a web server for one
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<div id="explorer"></div>\n'
         f'<script type="application/json" id="languages">{languages()}</script>\n'
