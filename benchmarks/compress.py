@@ -185,8 +185,10 @@ def kill_one(name: str, work: Callable[[], object], out: Path) -> None:
         out.unlink(missing_ok=True)
         child = os.fork()  # it has loaded everything already, so that the kill hits the work
         if not child:
-            work()
-            os._exit(0)
+            try:
+                work()
+            finally:
+                os._exit(0)  # whatever happens: the folder and the terminal are the parent's
         time.sleep(takes * chance.uniform(0, 1))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
