@@ -14,9 +14,10 @@ import argparse
 import os
 import statistics
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
+
+from clocks import clocks, since
 
 from clearformer import data
 from clearformer.config import RunConfig, TrainConfig
@@ -24,18 +25,6 @@ from clearformer.families import preset
 from clearformer.families.recipes import recipe
 from clearformer.runs.run import Run
 from clearformer.training.events import Saved, Step
-
-Clocks = tuple[float, float]
-
-
-def clocks() -> Clocks:
-    """Wall time and processor time."""
-    return time.perf_counter(), time.process_time()
-
-
-def since(before: Clocks) -> Clocks:
-    wall, own = clocks()
-    return wall - before[0], own - before[1]
 
 
 def main() -> None:

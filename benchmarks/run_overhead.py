@@ -13,13 +13,13 @@ Processor time is shown beside wall time, for a machine that does other work as 
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from clocks import clocks, since
 
 from clearformer.builder import build
 from clearformer.config import RunConfig
@@ -31,17 +31,6 @@ from clearformer.training import optim, precision
 from clearformer.training.events import Saved, Step
 
 WARM_UP = 5
-Clocks = tuple[float, float]
-
-
-def clocks() -> Clocks:
-    """Wall time and processor time."""
-    return time.perf_counter(), time.process_time()
-
-
-def since(before: Clocks) -> Clocks:
-    wall, own = clocks()
-    return wall - before[0], own - before[1]
 
 
 def bare_step(run: Run) -> Callable[[], None]:
