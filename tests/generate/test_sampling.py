@@ -104,6 +104,13 @@ def test_rejects_invalid_settings(settings, message):
         Sampling(**settings)
 
 
+def test_logits_with_a_gradient_can_be_warped():
+    logits = torch.randn(200, requires_grad=True)
+    warped = warp_logits(logits, Sampling(top_k=90, top_p=0.99))
+    warped[warped.isfinite()].sum().backward()
+    assert logits.grad.count_nonzero() > 1
+
+
 @pytest.mark.parametrize("spread", [0.0, 0.1, 4.0])
 @pytest.mark.parametrize(
     "options", [{}, {"top_k": 40}, {"top_p": 0.9}, {"top_k": 90, "top_p": 0.8, "temperature": 0.7}]
