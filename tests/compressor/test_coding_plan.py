@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from clearformer.compressor import coding_plan
 from clearformer.compressor.coding_plan import native, plan_for
 from clearformer.generate.language_model import LanguageModel
 
@@ -32,6 +33,14 @@ def test_counts_are_on_from_scratch_alone(model):
     assert plan(model, trained=False, counts=0).counts == 0
     with pytest.raises(ValueError, match="`counts` is 9, but it must be from 0 to 8"):
         plan(model, counts=9)
+
+
+def test_counts_of_a_strange_file_do_not_fill_the_memory(model, monkeypatch):
+    monkeypatch.setattr(coding_plan, "MAX_MIXED", 3 * 3 * 256)
+    assert plan(model, counts=2, streams=3).counts == 2
+    assert plan(model, counts=0, streams=9).streams == 9
+    with pytest.raises(ValueError, match="4 streams with `counts` 2 have 3,072 probabilities in e"):
+        plan(model, counts=2, streams=4)
 
 
 def test_probe_depends_on_what_predicts_and_leaves_the_weights(model):

@@ -21,6 +21,7 @@ from clearformer.inference.entropy_coder import Predictor, frequencies
 
 STREAMS, MIN_STREAM = 32, 4096  # streams of a long file; tokens that make another one worthwhile
 MAX_CACHED = 2**20  # tokens in the caches of all streams
+MAX_MIXED = 2**27  # probabilities of a step, by all orders of counts and the model: a gigabyte
 MAX_THREADS = 1024
 PROBE_STEPS = 8
 COUNTS_FROM_SCRATCH = 6
@@ -63,6 +64,13 @@ class Plan:
             raise ValueError(f"`streams` is {self.streams}, but it must be from 1 to {most:,}")
         if not 0 <= self.counts <= MAX_ORDER:
             raise ValueError(f"`counts` is {self.counts}, but it must be from 0 to {MAX_ORDER}")
+        mixed = self.streams * (self.counts + 1) * model.config.vocabulary
+        if self.counts and mixed > MAX_MIXED:
+            raise ValueError(
+                f"{self.streams:,} streams with `counts` {self.counts} have {mixed:,} "
+                f"probabilities in each step, but {MAX_MIXED:,} are the most: choose fewer "
+                f"`streams` or `counts`"
+            )
         for name in ("online", "counts"):
             if getattr(self, name) and self.arithmetic.machine is None:
                 raise ValueError(
