@@ -285,15 +285,18 @@ def test_docstring_examples_run():
     import pkgutil
     from importlib import import_module
 
-    from clearformer import arguments, model, run_training, sklearn
+    from clearformer import arguments, builder, model, run_training, sklearn
+    from clearformer.config import adapters
+    from clearformer.interpretability import watch
 
     # doctest looks into the file of a package alone, which only names what others define.
     names = [each.name for each in pkgutil.iter_modules(model.__path__, "clearformer.model.")]
     tried = {}
-    for module in (arguments, run_training, sklearn, *map(import_module, names)):
+    named = (adapters, arguments, builder, run_training, sklearn)
+    for module in (*named, import_module(watch.__module__), *map(import_module, names)):
         failed, tried[module.__name__] = doctest.testmod(module)
         assert not failed, module.__name__
-    assert sum(tried.values()) >= 6
+    assert sum(tried.values()) >= 20
     assert tried["clearformer.model.model"] >= 4
 
 
