@@ -131,7 +131,7 @@ def test_same_logits_and_greedy_tokens_in_float32(model, pairs, opened, tmp_path
     with torch.no_grad():
         expected = ours(torch.tensor([prompt]))[0].numpy()
     # llama.cpp computes gelu by a table in float16.
-    tolerance = 2e-2 if kind == "gpt2" else 1e-5
+    tolerance = 2e-2 if kind == "gpt2" else 1e-4  # 1e-5 on one CPU, but sums have no fixed order
     assert np.abs(theirs.logits(prompt) - expected).max() < tolerance * np.abs(expected).max()
 
     def our_step(tokens):
