@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from clearformer import openmp
-from clearformer.openmp import QUIET_LOOKS, SPIN_COUNT, Contention, choose_waiting, watch
+from clearformer.openmp import QUIET_SAMPLES, SPIN_COUNT, Contention, choose_waiting, watch
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
 
@@ -51,25 +51,25 @@ def test_importing_the_package_neither_imports_torch_nor_starts_a_thread():
     assert done.stdout.split() == ["False", "1"]
 
 
-def test_contention_begins_at_once_and_ends_after_quiet_looks():
+def test_contention_begins_at_once_and_ends_after_quiet_samples():
     contention = Contention()
-    assert not contention.look(waited=0, ran=100)
-    assert not contention.look(waited=4, ran=96)
-    assert contention.look(waited=6, ran=94)
-    for _ in range(QUIET_LOOKS - 1):
-        assert contention.look(waited=0, ran=100)
-    assert contention.look(waited=2, ran=98)  # not quiet, so it counts from the beginning
-    for _ in range(QUIET_LOOKS - 1):
-        assert contention.look(waited=0, ran=0)  # a process that has nothing to do is quiet
-    assert not contention.look(waited=0, ran=100)
+    assert not contention.update(waited=0, ran=100)
+    assert not contention.update(waited=4, ran=96)
+    assert contention.update(waited=6, ran=94)
+    for _ in range(QUIET_SAMPLES - 1):
+        assert contention.update(waited=0, ran=100)
+    assert contention.update(waited=2, ran=98)  # not quiet, so it counts from the beginning
+    for _ in range(QUIET_SAMPLES - 1):
+        assert contention.update(waited=0, ran=0)  # a process that has nothing to do is quiet
+    assert not contention.update(waited=0, ran=100)
 
 
 def test_a_thread_that_ended_says_nothing():
     contention = Contention()
-    assert not contention.look(waited=-50, ran=10)
-    contention.look(waited=50, ran=50)
-    for _ in range(2 * QUIET_LOOKS):
-        assert contention.look(waited=0, ran=-10)
+    assert not contention.update(waited=-50, ran=10)
+    contention.update(waited=50, ran=50)
+    for _ in range(2 * QUIET_SAMPLES):
+        assert contention.update(waited=0, ran=-10)
 
 
 def test_times_of_all_threads_are_added(monkeypatch, tmp_path):

@@ -23,9 +23,9 @@ DECIDED_BY = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 # Iterations of the waiting loop where nothing can be watched; the default of GNU OpenMP is 300,000.
 # A little slower alone, and much faster beside other programs.
 SPIN_COUNT = "3000"
-INTERVAL = 0.25  # seconds between two looks
+INTERVAL = 0.25  # seconds between two samples
 BUSY, QUIET = 0.05, 0.01  # share of their time that threads wait for a core
-QUIET_LOOKS = 8  # looks in a row after which the machine counts as quiet again
+QUIET_SAMPLES = 8  # samples in a row after which the machine counts as quiet again
 
 TASKS, MAPS = Path("/proc/self/task"), Path("/proc/self/maps")
 _watching = threading.Lock()
@@ -54,27 +54,27 @@ def watch(environment: MutableMapping[str, str] = os.environ) -> bool:
 
 
 class Contention:
-    """Whether the threads of a process compete for cores, from looks at how long they waited.
+    """Whether the threads of a process compete for cores, from samples of how long they waited.
 
-    It begins at once and ends after `QUIET_LOOKS` quiet looks.
+    It begins at once and ends after `QUIET_SAMPLES` quiet samples.
     """
 
     def __init__(self) -> None:
         self.busy = False
-        self.quiet_looks = 0
+        self.quiet_samples = 0
 
-    def look(self, waited: int, ran: int) -> bool:
-        """Take in the nanoseconds since the last look."""
+    def update(self, waited: int, ran: int) -> bool:
+        """Whether there is contention, given the nanoseconds since the last sample."""
         if waited < 0 or ran < 0:  # a thread has ended, and its time is gone
             return self.busy
         total = waited + ran
         if waited <= QUIET * total:
-            self.quiet_looks += 1
+            self.quiet_samples += 1
         else:
-            self.quiet_looks = 0
+            self.quiet_samples = 0
         if waited > BUSY * total:
             self.busy = True
-        elif self.quiet_looks >= QUIET_LOOKS:
+        elif self.quiet_samples >= QUIET_SAMPLES:
             self.busy = False
         return self.busy
 
@@ -117,7 +117,7 @@ def _watch(libraries: list[ctypes.CDLL]) -> None:
         now = waiting_and_running()
         if now is None:
             return
-        busy = contention.look(now[0] - before[0], now[1] - before[1])
+        busy = contention.update(now[0] - before[0], now[1] - before[1])
         try:
             brief.start() if busy else brief.stop()
         except RuntimeError:  # no more threads may be started

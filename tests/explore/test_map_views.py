@@ -16,7 +16,7 @@ def request(**more):
 
 def test_map_is_computed_once_and_only_the_last_sentences_are_kept(loaded, monkeypatch):
     model = loaded("gpt2")
-    model.kept.clear()
+    model.view_cache.clear()
     computed = []
     real = map_views.embedding_map
     monkeypatch.setattr(
@@ -28,7 +28,7 @@ def test_map_is_computed_once_and_only_the_last_sentences_are_kept(loaded, monke
         found = map_views.reference(model, request(), LIMITS)
         map_views.points(model, request(), found, LIMITS)
     assert computed == ["sentences", "sentences", "tokens"]
-    assert len(model.kept) == 2
+    assert len(model.view_cache) == 2
 
 
 def test_many_positions_are_shown_at_equal_distances(loaded, monkeypatch):

@@ -12,7 +12,7 @@ def test_first_shuffle_is_that_of_the_page():
 
 def test_film_keeps_first_last_and_default():
     checkpoints = [{"id": str(n)} for n in range(40)]
-    kept = [each["id"] for each in static_requests.film(checkpoints, "3")]
+    kept = [each["id"] for each in static_requests.frames(checkpoints, "3")]
     assert {"0", "3", "39"} <= set(kept)
     assert len(kept) <= static_requests.MAX_FRAMES
-    assert static_requests.film(checkpoints[:5], "3") == checkpoints[:5]
+    assert static_requests.frames(checkpoints[:5], "3") == checkpoints[:5]

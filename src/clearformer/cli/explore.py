@@ -41,7 +41,7 @@ class Explore:
     allow_bin: bool = False
     """Also read .bin files: only the tensors in them."""
     static: Path | None = None
-    """Write the course for these models to a new folder, as files that need no server, and end."""
+    """Write the course for these models to a new folder, as files that need no server, and exit."""
     text: tuple[str, ...] = ()
     """Texts of --static that a reader can choose from; default: an example for each model."""
 

@@ -16,9 +16,9 @@ from clearformer.compressor.counts import SETS, Counts
 from clearformer.inference.entropy_coder import Ids, Predictor
 
 RATE = 5e-4
-LEAST = -30.0  # of a log probability: one of minus infinity would be NaN in a sum
-LARGEST = 4.0  # weight
-UNTRAINED = 0.3  # first weight of everything that has learned nothing yet
+MIN_LOG = -30.0  # of a probability: minus infinity times a weight of zero is NaN
+MAX_WEIGHT = 4.0
+UNTRAINED = 0.3  # initial weight of a model or an order that has learned nothing yet
 
 
 class Mixture:
@@ -27,7 +27,7 @@ class Mixture:
     def __init__(self, orders: int, streams: int, vocabulary: int, trained: bool) -> None:
         self.counts = Counts(orders, streams, vocabulary)
         first = [*[0.0] * orders, 1.0] if trained else [UNTRAINED] * (orders + 1)
-        # A weight is the sum of two: by how sure the counts are, and by the last token.
+        # A weight is the sum of two: one for the confidence of the counts, one for the last token.
         self.by_confidence = torch.tensor(first, dtype=torch.float64).repeat(SETS, 1)
         self.by_token = torch.zeros(vocabulary, orders + 1, dtype=torch.float64)
         self.logs: Tensor | None = None
@@ -39,11 +39,11 @@ class Mixture:
             self._learn(self.logs, last)
         self.counts.update(tokens)
         counted = torch.from_numpy(self.counts.probabilities()).log()
-        model = logits.double().log_softmax(dim=-1).clamp(min=LEAST)
+        model = logits.double().log_softmax(dim=-1).clamp(min=MIN_LOG)
         self.logs = torch.cat((counted, model[None]))  # (N, S, V)
         self.sets = torch.from_numpy(self.counts.confidence), last
         weights = self.by_confidence[self.sets[0]] + self.by_token[self.sets[1]]  # (S, N)
-        weights.clamp_(-LARGEST, LARGEST)
+        weights.clamp_(-MAX_WEIGHT, MAX_WEIGHT)
         self.mixed = (weights.T[..., None] * self.logs).sum(dim=0)  # (S, V)
         return self.mixed
 

@@ -13,7 +13,7 @@ ZSTD_LEVEL = 19
 def peer_sizes(data: bytes) -> dict[str, int]:
     """Compressed bytes by the name of the compressor.
 
-    Those that are not installed are left out, and those that get no memory: xz -9e takes 0.7 GB.
+    Those that are not installed or run out of memory are left out: xz -9e takes 0.7 GB.
     """
     sizes = {
         "xz -9e": _xz(data),

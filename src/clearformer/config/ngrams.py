@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# What an n-gram says about each class before training. `of` takes the number of training texts with
-# each n-gram that have a class, and of those that do not, and returns the evidence: (n-grams, C).
+# The evidence of each n-gram for each class, from counts. `of` takes the numbers of training texts
+# with the n-gram that have the class and that do not, and returns the evidence: (n-grams, C).
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +69,14 @@ class Ngrams:
     longest: int = 2
     """Tokens of the longest n-grams; 2: words and pairs of words."""
     buckets: int = 2**22
-    """Rows of their table; n-grams that meet in a row share it."""
+    """Rows of the table of weights; n-grams with the same hash share a row."""
     scale: float = 0.3
-    """How fast scores grow in training."""
+    """A factor of all scores: with a larger one they grow faster in training."""
     evidence: Evidence = LogCountRatio()
     weight: float = 0.0
-    """What every weight starts at; at 1 / scale an untrained score is that of naive Bayes."""
+    """Initial value of every weight; with 1 / scale an untrained score is that of naive Bayes."""
     head_weight: float = 0.1
-    """How much the logits of the head count beside the scores; 1: alike, 0: not at all."""
+    """Weight of the head's logits in the sum; 0: the scores of n-grams alone."""
 
     def __post_init__(self) -> None:
         require(self, "longest", 1 <= self.longest <= 8, "between 1 and 8")

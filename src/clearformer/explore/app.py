@@ -44,8 +44,8 @@ from clearformer.http_server.gate import (
     error_response,
 )
 
-ROOMS = (models, traces, parts, maps, edits, stream, generate, runs, tasks, lessons, export)
-ROUTERS = [each.router for each in ROOMS]
+ROUTE_MODULES = (models, traces, parts, maps, edits, stream, generate, runs, tasks, lessons, export)
+ROUTERS = [each.router for each in ROUTE_MODULES]
 STATIC = Path(str(files("clearformer.explore"))) / "static"
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)

@@ -165,7 +165,7 @@ def principal_axes(vectors: Tensor, dimensions: int = DIMENSIONS) -> Axes:
     directions = directions[:dimensions]
     largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))  # (D, 1)
     directions = directions * largest.sign()
-    if len(directions) < dimensions:  # one point, or two: the other axes are nought
+    if len(directions) < dimensions:  # one point, or two: the other axes are zero
         missing = directions.new_zeros(dimensions - len(directions), len(center))
         directions = torch.cat((directions, missing))
     return Axes(center, directions)

@@ -41,7 +41,7 @@ class LoadedModel:
     entry: ModelEntry
     checkpoint: str
     model: TracedModel
-    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)  # by a view
+    view_cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def config(self) -> AnyModelConfig:

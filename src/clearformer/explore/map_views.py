@@ -107,22 +107,22 @@ def _part(loaded: LoadedModel, request: MapRequest) -> str:
 def _map(
     loaded: LoadedModel, request: MapRequest, limits: Limits, axes: Axes | None
 ) -> EmbeddingMap:
-    """The map on these axes or its own; its vectors and its own axes are kept with the model."""
+    """The map on these axes or its own; its vectors and its own axes are cached."""
     part = _part(loaded, request)
     for text in request.texts:
         require_text_length(text, limits)
     texts = request.texts if request.kind == "sentences" else []
     key = f"map {request.kind} {part} {texts!r}"
-    found = loaded.kept.get(key)
+    found = loaded.view_cache.get(key)
     if found is None:
         try:
             found = embedding_map(loaded.model, request.kind, texts, part=part)
         except ValueError as problem:
             raise Problem(409, "no_map", str(problem)) from None
         if request.kind == "sentences":  # only the last ones are kept
-            for old in [each for each in loaded.kept if each.startswith("map sentences")]:
-                del loaded.kept[old]
-        loaded.kept[key] = found
+            for old in [each for each in loaded.view_cache if each.startswith("map sentences")]:
+                del loaded.view_cache[old]
+        loaded.view_cache[key] = found
     if axes is None:
         return found
     return EmbeddingMap(found.kind, found.labels, found.vectors, axes, found.cut)

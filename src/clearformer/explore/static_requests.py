@@ -12,7 +12,7 @@ from typing import Any, Protocol
 MAX_PROJECTIONS = 3_000  # one for each component of each query, key and value
 MAX_POINTS = 64  # of a map of embeddings, with their neighbours
 MAX_WORDS = 12  # of a mask without a model
-MAX_FRAMES = 8  # checkpoints in the film of one head
+MAX_FRAMES = 8  # checkpoints at which one head is shown
 SEED = 1  # of the page's first shuffle and its first draw
 WIDTHS = tuple(2**n for n in range(1, 11))
 PATTERNS = ("full", "causal", "local", "strided", "fixed")
@@ -207,7 +207,7 @@ async def _translate(
 
 
 async def _checkpoints(ask: Ask, model: dict[str, Any], base: dict[str, Any]) -> None:
-    """The film of one head, and the comparison with the first checkpoint that is kept."""
+    """One head at every checkpoint, and the comparison with the first one."""
     default = base["checkpoint"]
     # The trace of the default one is known, and the server keeps only the latest few.
     for each in sorted(model["checkpoints"], key=lambda each: bool(each["id"] != default)):
@@ -246,7 +246,7 @@ def _heads(trace: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
                 yield layer, head, each["part"]
 
 
-def film(checkpoints: list[dict[str, Any]], default: str) -> list[dict[str, Any]]:
+def frames(checkpoints: list[dict[str, Any]], default: str) -> list[dict[str, Any]]:
     """At most MAX_FRAMES checkpoints: the default one, and others evenly over the list."""
     if len(checkpoints) <= MAX_FRAMES:
         return checkpoints

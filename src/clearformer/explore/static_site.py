@@ -154,7 +154,7 @@ class Writer:
 
     def _model(self, model: dict[str, Any], texts: list[str]) -> dict[str, Any]:
         """A model with those of its checkpoints that the files hold, and its first text."""
-        kept = static_requests.film(model["checkpoints"], model["default_checkpoint"])
+        kept = static_requests.frames(model["checkpoints"], model["default_checkpoint"])
         return {**model, "checkpoints": kept, "sample": (texts or [model["sample"]])[0]}
 
     async def ask(self, path: str, body: Any = None, **parameters: str | int) -> Any:

@@ -1,7 +1,6 @@
 """A beam search as a tree: every hypothesis that was considered, with its score and its fate.
 
-The search is the library's own (`beam.search`); what it asked of the model is recorded, and its
-steps are taken again from the recorded logits.
+Runs `beam.search`, records the logits that it reads, and replays its steps from them.
 
 Axes: K beams, V vocabulary, C candidates.
 """
@@ -63,7 +62,7 @@ class BeamTree:
 
 
 class RecordedBeams:
-    """The state of a beam search of one sentence that keeps what it answered."""
+    """The state of a beam search of one sentence that records its logits and tokens."""
 
     def __init__(self, state: BeamState) -> None:
         self.state = state
@@ -105,7 +104,7 @@ def search_tree(
     recorded = RecordedBeams(state)
     every = replace(beam, best=beam.width)
     (found,) = search(recorded, every, eos_ids=eos_ids, max_tokens=max_tokens, defaults=defaults)
-    nodes = _grow(recorded, beam, eos_ids, max_tokens, defaults)
+    nodes = _replay(recorded, beam, eos_ids, max_tokens, defaults)
     tree = BeamTree(nodes, [])
     finished = {}  # tokens without the end token, and whether there was one: the node
     for node in nodes:
@@ -123,14 +122,14 @@ def search_tree(
     return tree
 
 
-def _grow(
+def _replay(
     recorded: RecordedBeams,
     beam: Beam,
     eos_ids: Sequence[int],
     max_tokens: int,
     defaults: GenerationDefaults,
 ) -> list[Node]:
-    """The nodes of every step: what `search` computes, one sentence, with names."""
+    """The nodes of every step, as `search` computes them for one sentence."""
     width, share = beam.width, max(2, 1 + len(eos_ids))
     allow = Allowed(defaults, eos_ids, max_tokens, recorded.device)
     nodes = [Node(0, None, None, 0, 0.0, 0.0, "kept")]

@@ -157,7 +157,7 @@ def attached(
             )
     weights = finetune.pretrained_weights(model, config.model, base)
     # The head that was trained too: a new one, or one that PEFT was told to save.
-    head = {n: t for n, t in tensors.items() if n.startswith(finetune.OF_CLASSES)}
+    head = {n: t for n, t in tensors.items() if n.startswith(finetune.CLASS_PREFIXES)}
     learning = {n for n, _ in model.named_parameters() if n in head or n not in weights}
     state.adopt_weights(model, {**weights, **head}, where)
     attach(model, resolved(adapter, base.checkpoint), learning=learning)

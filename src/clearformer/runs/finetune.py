@@ -27,8 +27,8 @@ from clearformer.text import from_json as tokenizer_from_json
 
 MAY_DIFFER = {"name", "family", "head", "dropout", "length", "cache"}  # fields of the config
 POSITIONS = "embedding.position.table.weight"
-# Parts of a model that belong to its classes: the head, and scores of n-grams.
-OF_CLASSES = "head.", "ngrams."
+# Of parameters that depend on the classes: the head, and the scores of n-grams.
+CLASS_PREFIXES = "head.", "ngrams."
 POOLER = "head.sentence.pool.", "head.pool."  # prefix in BERT, and in a classifier
 
 
@@ -138,7 +138,7 @@ def pretrained_weights(
     found = {}
     for name, parameter in model.named_parameters():
         value = _fitting(pretrained, name, parameter)
-        new = name.startswith(OF_CLASSES) and not same_head
+        new = name.startswith(CLASS_PREFIXES) and not same_head
         if value is not None and (not new or name.startswith(POOLER[1])):
             found[name] = value
         elif not new:
@@ -196,7 +196,7 @@ def rescale_embeddings(model: nn.Module, size: float) -> None:
 def freeze_body(model: nn.Module) -> None:
     """Freeze all but the head; a matrix that it shares with the body is frozen too."""
     for name, part in model.named_children():
-        if not f"{name}.".startswith(OF_CLASSES):
+        if not f"{name}.".startswith(CLASS_PREFIXES):
             part.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(
