@@ -4,7 +4,10 @@ import pytest
 import torch
 
 from clearformer.builder import build
+from clearformer.explore.trace import trace
+from clearformer.inference.int8 import quantize
 from clearformer.interpretability import direct_logit_attribution
+from clearformer.interventions import edit, head, norm, point, residual
 
 TOKENS = torch.tensor([5, 17, 3, 9, 17, 3, 11])
 
@@ -42,6 +45,29 @@ def test_a_head_equals_plain_torch(gpt2, plain):
     assert float(found.heads[1, 3]) == pytest.approx(float(expected.detach()), abs=1e-5)
     assert found.rows()[0]["component"] in ("embedding", "head", "mlp", "biases")
     assert len(found.rows()) == 2 + 12 + 3
+
+
+def test_inside_an_edit_sums_to_the_edited_logits(gpt2):
+    other = trace(gpt2, TOKENS.flip(0))
+    for changes in (
+        {"steer": {residual(1): torch.linspace(-1, 1, 32)}},
+        {"freeze": {norm(): other}},
+        {"scale": {point("attn_out", 2): 0.5}},
+        {"zero": head(1, 3)},
+    ):
+        with edit(gpt2, **changes), torch.no_grad():
+            found = direct_logit_attribution(gpt2, TOKENS, 4, 7)
+            logits = gpt2(TOKENS[None])[0, -1]
+        assert found.total == pytest.approx(float(logits[4] - logits[7]), abs=1e-4)
+        assert sum(row["value"] for row in found.rows()) == pytest.approx(found.total, abs=1e-4)
+        assert (abs(found.edits) > 1e-2) == ("steer" in changes or "scale" in changes)
+    assert direct_logit_attribution(gpt2, TOKENS, 4, 7).edits == 0
+
+
+def test_rounded_output_matrices_are_refused(of_family):
+    model = quantize(of_family("gpt2").module)
+    with pytest.raises(ValueError, match="has one as Int8Linear: load the run that it was made"):
+        direct_logit_attribution(model, TOKENS % 13, 4)
 
 
 @pytest.mark.parametrize("family", ["bert", "generator", "classifier"])

@@ -50,6 +50,20 @@ def test_patching_the_changed_tokens_at_the_bottom_restores_all(gpt2):
     assert found.tokens[2] == "8"
 
 
+def test_of_a_memory_only_the_last_segment_is_patched(writer):
+    """The recorded values and the shown tokens are of the last segment."""
+    model = writer("xl", length=4, vocabulary=20)
+    clean = torch.tensor([5, 17, 3, 9, 17, 3, 11, 6, 4, 8])
+    corrupted = clean.clone()
+    corrupted[2] = 7
+    found = patch(model, clean, corrupted, right=4, wrong=7)
+    assert found.values.shape[1] == 2
+    # Both texts end alike: what enters the first layer is the same there.
+    torch.testing.assert_close(found.values[0], torch.full((2,), found.corrupted))
+    assert (found.values[1] - found.corrupted).abs().max() > 1e-4
+    assert abs(found.clean - found.corrupted) > 1e-3
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -1,6 +1,7 @@
 """watch: the attention of modules that nobody here wrote, equal to what they report themselves."""
 
 import hashlib
+import threading
 
 import pytest
 import torch
@@ -141,6 +142,118 @@ def test_left_as_it_was_after_an_error():
     assert torch.backends.mha.get_fastpath_enabled()
 
 
+class InPlace(nn.Module):
+    """Writes over its input, its queries, its mask and its weights after their use."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(8, 8)
+        self.activation = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        hidden = self.up(x)
+        self.before = hidden.clone()
+        q = self.activation(hidden) * 1
+        mask = torch.ones(5, 5, dtype=torch.bool).tril()
+        fused = nn.functional.scaled_dot_product_attention(q, q, q, mask)
+        weights = (q @ q.transpose(1, 2) / 8**0.5).masked_fill(~mask, -torch.inf).softmax(-1)
+        self.weights = weights.clone()
+        y = fused + weights @ q
+        for each in (q, mask, weights):
+            each.zero_()
+        return y
+
+
+def test_what_is_written_in_place_later_changes_no_record():
+    module, x = InPlace(), torch.randn(2, 5, 8)
+    with torch.no_grad(), cf.watch(module) as seen:
+        module(x)
+    assert torch.equal(seen.outputs["up"], module.before)
+    assert torch.equal(seen.inputs["activation"], module.before)
+    assert torch.equal(seen.outputs["activation"], module.before.relu())
+    assert torch.equal(seen.weights(1, 0), module.weights)
+    torch.testing.assert_close(seen.weights(0, 0), module.weights)
+    assert torch.equal(seen.attention[0].q, module.before.relu())
+
+
+@pytest.mark.parametrize("axes", ["bhqk", "bqhk", "qkbh", "hbqk", "bhkq"])
+def test_axes_in_any_order(axes):
+    """An einsum may have them in any order; the record is (B, H, Q, K)."""
+    q, k, v = torch.randn(3, 2, 5, 3, 4).unbind(0)
+
+    class Summed(nn.Module):
+        def forward(self, q):
+            scores = torch.einsum(f"bqhd,bkhd->{axes}", q, k)
+            return torch.einsum(f"{axes},bkhd->bqhd", scores.softmax(axes.index("k")), v)
+
+    seen = cf.watch(Summed())
+    seen(q)
+    expected = torch.einsum("bqhd,bkhd->bhqk", q, k).softmax(-1)
+    torch.testing.assert_close(seen.weights(0), expected)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_heads_folded_into_the_batch(heads):
+    """The module's input says how many sequences there are, whatever its attributes say."""
+
+    class Folded(nn.Module):
+        num_heads = 4  # false for two of the three
+
+        def forward(self, x):
+            split = x.view(4, 5, heads, -1).transpose(1, 2).flatten(0, 1)
+            weights = split.bmm(split.transpose(1, 2)).softmax(-1)
+            return weights.bmm(split).view(4, heads, 5, -1).transpose(1, 2).flatten(2)
+
+    x = torch.randn(4, 5, 8)
+    seen = cf.watch(Folded())
+    seen(x)
+    split = x.view(4, 5, heads, -1).transpose(1, 2)
+    torch.testing.assert_close(seen.weights(0), (split @ split.mT).softmax(-1))
+
+
+def test_grouped_heads_of_an_einsum():
+    q, k = torch.randn(2, 5, 2, 3, 4), torch.randn(2, 5, 2, 4)
+
+    class Grouped(nn.Module):
+        def forward(self, x):
+            weights = torch.einsum("bqgrd,bkgd->bgrqk", q, k).softmax(-1)
+            return torch.einsum("bgrqk,bkgd->bqgrd", weights, k)
+
+    seen = cf.watch(Grouped())
+    seen(q.flatten(2))
+    expected = torch.einsum("bqgrd,bkgd->bgrqk", q, k).softmax(-1).flatten(1, 2)
+    torch.testing.assert_close(seen.weights(0), expected)
+
+
+def test_other_modules_that_run_meanwhile_are_not_recorded():
+    module, other, x = Own(), Own(), torch.randn(1, 5, 8)
+    with cf.watch(module) as seen, cf.watch(other) as theirs:
+        other(x)
+        module(x)
+        thread = threading.Thread(target=module, args=(torch.randn(1, 3, 8),))
+        thread.start()
+        thread.join()
+    expected = (module.q(x) @ module.k(x).transpose(1, 2) / 8**0.5).softmax(-1)
+    assert (len(seen.attention), len(theirs.attention)) == (1, 1)
+    torch.testing.assert_close(seen.weights(0, 0), expected)
+    assert not torch.equal(theirs.weights(0), seen.weights(0))
+
+
+def test_a_compiled_module():
+    module, x = Own(), torch.randn(1, 5, 8)
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    seen = cf.watch(compiled)
+    torch.testing.assert_close(seen(x), module(x))
+    expected = (module.q(x) @ module.k(x).transpose(1, 2) / 8**0.5).softmax(-1)
+    torch.testing.assert_close(seen.weights(0, 0), expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torchscript_is_refused():
+    with pytest.raises(ValueError, match="0 is TorchScript, whose operations cannot be seen"):
+        cf.watch(nn.Sequential(torch.jit.script(nn.Linear(2, 2))))
+
+
 def test_folded_axes():
     table = torch.rand(6, 3, 4)
     assert batched(table, 2).shape == (3, 2, 3, 4)
@@ -154,7 +267,7 @@ def test_messages():
         cf.watch("gpt2")
     with cf.watch(nn.Linear(2, 2)) as seen:
         seen.module(torch.ones(1, 2))
-    with pytest.raises(ValueError, match="no attention was recorded: run the module inside"):
+    with pytest.raises(ValueError, match="no attention was recorded: call the module inside"):
         seen.weights(0)
     seen = cf.watch(Own())
     seen(torch.randn(1, 3, 8))

@@ -37,10 +37,17 @@ def test_page_holds_the_weights(seen):
     assert watched["name"] == "MultiheadAttention"
 
 
-def test_positions_where_no_words_fit(seen):
+def test_positions_where_no_words_are_given():
+    """Words of another length are those of another attention, or a mistake."""
+    module = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    seen = cf.watch(module)
+    seen(torch.randn(1, 2, 8), *torch.randn(2, 1, 3, 8).unbind(0))
     found = payload(seen.html(["one", "two"]))
     one = found["responses"]["GET /api/watched"]["attentions"][0]
+    assert [each["display"] for each in one["queries"]] == ["one", "two"]
     assert [each["display"] for each in one["keys"]] == ["0", "1", "2"]
+    with pytest.raises(ValueError, match="tokens has 4 words, but the attentions are of 2, 3 tok"):
+        seen.html(["a", "b", "c", "d"])
 
 
 def test_saved_and_opened(seen, tmp_path, monkeypatch):

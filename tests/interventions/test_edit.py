@@ -17,6 +17,7 @@ from clearformer.interventions import (
     residual,
 )
 from clearformer.interventions.instrument import attentions
+from clearformer.interventions.points import AXES, READ_ONLY
 from clearformer.model import Model
 
 TOKENS = torch.tensor([5, 17, 3, 9, 17, 3, 11])
@@ -273,7 +274,7 @@ MESSAGES = {
     "stage": (lambda m: point("atn_out", 0), "there is no stage 'atn_out'.*mean 'attn_out'"),
     "no heads": (lambda m: point("attn_out", 0, 1), "attn_out has no heads: leave head out"),
     "keyword": (lambda m: edit(m, zeros=head(0, 0)), "edit has no parameter 'zeros'.*zero"),
-    "no point": (lambda m: edit(m, zero="head 2"), "'h' is not a point: write head"),
+    "no point": (lambda m: edit(m, zero="head 2"), "'head 2' is not a point: write head"),
     "no trace": (
         lambda m: edit(m, replace={mlp(0): "text"}),
         "replace has a str, but it must be a trace: pass model.trace",
@@ -291,6 +292,30 @@ MESSAGES = {
     ),
     "no cell": (lambda m: edit(m, weights={attention(0, 0): 0.5}), "is not a weight: write"),
     "no model": (lambda m: edit(torch.nn.Linear(2, 2)), "Linear is not a model of clearformer"),
+    "no bias": (
+        lambda m: edit(m, zero=point("bias", 1)),
+        "there is no bias in self in layer 1 of this model: look at what model.trace",
+    ),
+    "final norm": (
+        lambda m: edit(m, scale={norm(0, "final"): 2.0}),
+        "there is no final_norm_scale in self in layer 0 of this model",
+    ),
+    "zero norm": (
+        lambda m: edit(m, zero=norm(1)),
+        "layer 1 cannot be zero, since the norm divides by it: scale it",
+    ),
+    "no dict": (
+        lambda m: edit(m, scale=head(0, 0)),
+        r"scale is a Point, but it must be a dict from points.*: write scale=\{head\(2, 3\): 0.5",
+    ),
+    "factor": (
+        lambda m: edit(m, scale={mlp(0): "2"}),
+        "`scale` is '2', but it must be a finite number",
+    ),
+    "weight nan": (
+        lambda m: edit(m, weights={attention(0, 0)[1, 0]: float("nan")}, renormalize=False),
+        "`weight` is nan, but it must be a finite number",
+    ),
 }
 
 
@@ -309,6 +334,7 @@ PASSES = {
         "sum to 1.7, but a row sums to 1",
     ),
     "key": ({"weights": {attention(0, 0)[4, 30]: 0.9}}, "key is 30, but there are keys 0 to 6"),
+    "factor": ({"scale": {mlp(0): torch.ones(3)}}, r"the value has shape \(3,\)"),
     "unit": ({"zero": neuron(0, 99)}, "unit is 99, but the layer has units 0 to 47"),
 }
 
@@ -320,8 +346,26 @@ def test_messages_of_a_pass(gpt2, name):
         gpt2(TOKENS[None])
 
 
+@pytest.mark.parametrize("family", ["gpt2", "generator", "xl"])
+def test_every_stage_is_recorded_or_refused(family, small, scrambled):
+    """An edit of a stage that the model does not compute would change nothing, silently."""
+    model = scrambled(build(small(family))).eval()
+    recorded = trace(model, TOKENS % 13).recorded["self", 1]
+    for stage in AXES:
+        if stage in recorded and stage not in READ_ONLY:
+            edit(model, scale={point(stage, 1): 2.0})
+        elif stage not in recorded:
+            with pytest.raises(ValueError, match=f"there is no {stage} in self in layer 1"):
+                edit(model, scale={point(stage, 1): 2.0})
+
+
 def test_a_trace_of_another_length_is_refused(gpt2):
     other = trace(gpt2, TOKENS[:4])
+    with (
+        pytest.raises(ValueError, match=r"at 6: in the trace, position is 6, but there are posit"),
+        edit(gpt2, replace={residual(1).at(6): other}),
+    ):
+        gpt2(TOKENS[None])
     with (
         pytest.raises(ValueError, match="trace a text of as many tokens, or choose positions"),
         edit(gpt2, replace={residual(1): other}),

@@ -1,5 +1,8 @@
 """Points: what they select in a trace and in a model."""
 
+import operator
+
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +13,12 @@ from clearformer.interventions.instrument import Site
 from clearformer.interventions.points import AXES
 
 TOKENS = torch.tensor([5, 17, 3, 9])
+
+
+class Empty:
+    """Has what a trace has, and no values."""
+
+    get = None
 
 
 def test_value_of_a_point_in_a_trace(gpt2):
@@ -43,11 +52,23 @@ def test_sites_of_a_point(gpt2, small):
         (lambda: head(0, 1)[0, 1], "has no cells: write attention"),
         (lambda: attention(0, 1)[0], "0 is not a cell: write attention"),
         (lambda: head("a", 1), "layer is 'a', but it must be an integer from 0"),
+        (lambda: residual(0).at(1.5), "position is 1.5, but it must be an integer"),
+        (lambda: residual(0).at(range(2)), r"position is range\(0, 2\), but it must be an integer"),
+        (lambda: attention(0, 1)[1:2, 0], "query is slice.*, but it must be an integer"),
+        (lambda: attention(0, 1)[1, None], "key is None, but it must be an integer"),
+        (lambda: operator.setitem(attention(0, 1), (1, 0), 0.5), "write edit.attention"),
+        (lambda: head(0, 1).of("text"), "takes a trace, but got a str: pass model.trace"),
+        (lambda: norm(0).of(Empty()), "are several stages: choose one, as in norm"),
     ],
 )
 def test_messages(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+def test_integers_of_numpy_and_torch():
+    assert head(np.int64(2), torch.tensor(3)) == head(2, 3)
+    assert attention(0, 1)[np.int32(4), 1].at(torch.tensor(-1)) == attention(0, 1)[4, 1].at(-1)
 
 
 def test_every_recorded_stage_is_a_point(gpt2):

@@ -192,8 +192,24 @@ def trace(
     )
 
 
-def run(traced: TracedModel, model_input: ModelInput) -> Any:
-    """The output for the input, or for its last segment if the model has a memory."""
+def memory_of(traced: TracedModel, model_input: ModelInput) -> list[Cache] | None:
+    """What a model with a memory remembers before the last segment; None: it has none."""
+    if model_input.memory is None:
+        return None
+    module, tokens = traced.transformer, model_input.tokens.to(traced.device)
+    caches: list[Cache] = [HiddenMemory(model_input.memory) for _ in module.stack.blocks]
+    for start in range(0, model_input.start, model_input.segment):
+        module(tokens[:, start : start + model_input.segment], caches=caches)
+        for cache in caches:
+            cache.advance()
+    return caches
+
+
+def run(traced: TracedModel, model_input: ModelInput, caches: list[Cache] | None = None) -> Any:
+    """The output for the input, or for its last segment if the model has a memory.
+
+    With `caches` that `memory_of` made, only the last segment is computed.
+    """
     device = traced.device
 
     def on_device(x: Tensor | None) -> Tensor | None:
@@ -208,15 +224,7 @@ def run(traced: TracedModel, model_input: ModelInput) -> Any:
             on_device(model_input.target_attention_mask),
         )
     module = traced.transformer
-    caches: list[Cache] | None = None
-    if model_input.memory is not None:
-        caches = [HiddenMemory(model_input.memory) for _ in module.stack.blocks]
-        for start in range(0, model_input.start, model_input.segment):
-            module(
-                model_input.tokens[:, start : start + model_input.segment].to(device), caches=caches
-            )
-            for cache in caches:
-                cache.advance()
+    caches = memory_of(traced, model_input) if caches is None else caches
     tokens = model_input.tokens[:, model_input.start :].to(device)
     return module(
         tokens, on_device(model_input.attention_mask), on_device(model_input.segments), caches

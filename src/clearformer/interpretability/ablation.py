@@ -48,9 +48,8 @@ class Ablation:
             for number, value in enumerate(values):
                 names: dict[str, object] = {"component": "head", "layer": layer, "head": number}
                 found.append((value, names))
-        for layer, value in enumerate(self.mlps.tolist()):
-            if value == value:
-                found.append((value, {"component": "mlp", "layer": layer, "head": None}))
+        for layer, value in enumerate(self.mlps.tolist() if self.part != "cross" else ()):
+            found.append((value, {"component": "mlp", "layer": layer, "head": None}))
         found.sort(key=lambda each: -abs(each[0] - self.baseline))
         return [{**names, "value": v, "change": v - self.baseline} for v, names in found]
 
@@ -85,6 +84,8 @@ def ablate(
     """
     if method not in ("zero", "mean"):
         raise ValueError(f"method is {method!r}, but it must be zero or mean")
+    if reference is not None and method != "mean":
+        raise ValueError("reference has the texts of a mean: pass method='mean' too")
     traced = as_traced_model(model)
     model_input = encode_input(traced, text)
     metric = make_metric(traced, model_input, right, wrong, position)

@@ -8,7 +8,7 @@ Axes: N layers, H heads, D head width, E model width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +17,10 @@ from clearformer.core.attention import Attention
 from clearformer.explore.trace import Trace, trace
 from clearformer.explore.traced_model import TracedModel, as_traced_model
 from clearformer.interpretability.metrics import LogitDifference, Text, Token, make_metric
-from clearformer.interventions.instrument import attentions
+from clearformer.interventions.instrument import attentions, is_listened
 from clearformer.interventions.stages import NORM_SCALES
 
-STAGES = ("resid_pre", "head_out", "attn_out", "mlp_out", "resid_post")
+STAGES = ("resid_pre", "head_out", "mlp_out", "resid_post", "final_norm_scale")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class LogitAttribution:
         mlps (Tensor): (N,).
         biases (float): Of all W_o biases, the final norm's and the output's.
         cross_heads (Tensor): (N, H) of a decoder; else of size 0.
+        edits (float): What an edit around it adds to the stream beside these; 0 without one.
     """
 
     total: float
@@ -42,6 +43,7 @@ class LogitAttribution:
     mlps: Tensor
     biases: float
     cross_heads: Tensor
+    edits: float = 0.0
 
     def rows(self) -> list[dict[str, object]]:
         """Every component, the largest first."""
@@ -49,6 +51,9 @@ class LogitAttribution:
             {"component": "embedding", "layer": None, "head": None, "value": self.embedding},
             {"component": "biases", "layer": None, "head": None, "value": self.biases},
         ]
+        if self.edits:
+            edits = {"component": "edits", "layer": None, "head": None, "value": self.edits}
+            found.append(edits)
         for name, table in (("head", self.heads), ("cross head", self.cross_heads)):
             for layer, values in enumerate(table.tolist()):
                 for number, value in enumerate(values):
@@ -73,7 +78,8 @@ def direct_logit_attribution(
         position (int): Which position's logits. Default: -1, the last.
 
     Returns:
-        LogitAttribution: `heads` (N, H), `mlps` (N,), `embedding` and `biases` sum to `total`.
+        LogitAttribution: `heads` (N, H), `mlps` (N,), `embedding` and `biases` sum to `total`;
+        inside an edit, together with `edits`.
     """
     traced = as_traced_model(model)
     found = trace(traced, text, STAGES)
@@ -88,7 +94,7 @@ def direct_logit_attribution(
         constant -= _bias(project, metric.wrong)
     layers = found.layers(part)
     final = found.get("resid_post", layers[-1], None, part)[position]  # (E,)
-    scale = NORM_SCALES[type(norm)](norm, final)
+    scale = found.get("final_norm_scale", layers[-1], None, part)[position]  # (1,)
 
     def logit(x: Tensor) -> Tensor:
         """What vectors (..., E) of the residual stream add to the logit difference."""
@@ -110,7 +116,7 @@ def direct_logit_attribution(
             cross.append(logit(other[:-1]))
             biases += float(logit(other[-1]))
     mlps = logit(torch.stack([found.get("mlp_out", n, None, part)[position] for n in layers]))
-    return LogitAttribution(
+    result = LogitAttribution(
         total=float(logit(final)) + output_bias,
         embedding=float(logit(found.get("resid_pre", 0, None, part)[position])),
         heads=torch.stack(heads),
@@ -118,6 +124,10 @@ def direct_logit_attribution(
         biases=biases,
         cross_heads=torch.stack(cross) if cross else mlps.new_zeros(0, 0),
     )
+    if not is_listened(traced.module):
+        return result
+    known = sum(float(str(row["value"])) for row in result.rows())
+    return replace(result, edits=result.total - known)
 
 
 def _heads(found: Trace, attention: Attention, part: str, layer: int, at: int) -> Tensor:
@@ -136,6 +146,11 @@ def _output(traced: TracedModel) -> tuple[nn.Module, nn.Linear]:
     head = traced.module.head
     project = getattr(head, "project", None)
     linear = type(project) is nn.Linear and getattr(head, "token_head", None) is head
+    if isinstance(project, nn.Module) and type(project) is not nn.Linear:
+        raise ValueError(
+            f"direct logit attribution needs an output matrix in floating point, but this model "
+            f"has one as {type(project).__name__}: load the run that it was made from"
+        )
     if type(stack.norm) not in NORM_SCALES or not linear or hasattr(head, "transform"):
         raise ValueError(
             "direct logit attribution needs a model whose logits are linear in its residual "

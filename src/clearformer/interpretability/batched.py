@@ -15,11 +15,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from clearformer.core.cache import Cache
 from clearformer.explore.traced_model import ModelInput, TracedModel
 from clearformer.interpretability.metrics import LogitDifference, Metric, measure
 from clearformer.interventions import Edit, Point
 from clearformer.interventions.changes import Change
-from clearformer.interventions.instrument import Listener, Site, Span, listening
+from clearformer.interventions.instrument import Listener, Site, Span, is_listened, listening
 
 ROWS = 32  # variants at once: more cost memory and save no time
 Variant = tuple[Point, Callable[[Point], Change]]
@@ -72,10 +73,14 @@ def measured(
     metric: Metric,
     layer: int,
     variants: Sequence[Variant],
+    caches: list[Cache] | None = None,
 ) -> Tensor:
-    """The metric of each variant, all of which change one layer: (B,)."""
+    """The metric of each variant, all of which change one layer: (B,).
+
+    With a memory the variants change every segment, or with `caches` only the last.
+    """
     if len(traced.module.stacks) > 1 or model_input.memory is not None:
-        return one_by_one(traced, model_input, metric, variants)
+        return one_by_one(traced, model_input, metric, variants, caches)
     module, found = traced.module, []
     for first in range(0, len(variants), ROWS):
         some = variants[first : first + ROWS]
@@ -89,13 +94,19 @@ def _measure(traced: TracedModel, model_input: ModelInput, metric: Metric) -> Te
     if not isinstance(metric, LogitDifference) or not tokenwise:
         return measure(traced, model_input, metric)
     last = len(traced.transformer.stack.blocks) - 1
+    if is_listened(traced.module, Site("self", last, "final_norm_scale")):
+        return measure(traced, model_input, metric)  # an edit around counts positions there
     with listening(traced.module, OnePosition(last, metric.position)):
         return measure(traced, model_input, replace(metric, position=0))
 
 
 @torch.no_grad()
 def one_by_one(
-    traced: TracedModel, model_input: ModelInput, metric: Metric, variants: Sequence[Variant]
+    traced: TracedModel,
+    model_input: ModelInput,
+    metric: Metric,
+    variants: Sequence[Variant],
+    caches: list[Cache] | None = None,
 ) -> Tensor:
     """The metric of each variant, by one edit and one pass for each: (B,)."""
     found = []
@@ -103,5 +114,5 @@ def one_by_one(
         edit = Edit(traced.module)
         edit.add(point, make(point))
         with edit:
-            found.append(measure(traced, model_input, metric))
+            found.append(measure(traced, model_input, metric, caches))
     return torch.cat(found)

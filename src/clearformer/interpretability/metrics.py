@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearformer.core.cache import Cache
 from clearformer.explore.trace import run
 from clearformer.explore.traced_model import ModelInput, TracedModel, as_traced_model, encode_input
 from clearformer.inference.modes import evaluating
@@ -85,10 +86,15 @@ def text_loss(model: object, text: Text) -> Tensor:
     return measure(traced, model_input, make_metric(traced, model_input, None, None))[0]
 
 
-def measure(traced: TracedModel, model_input: ModelInput, metric: Metric) -> Tensor:
-    """The metric of each row of the output: (B,)."""
+def measure(
+    traced: TracedModel,
+    model_input: ModelInput,
+    metric: Metric,
+    caches: list[Cache] | None = None,
+) -> Tensor:
+    """The metric of each row of the output: (B,); `caches` as in `run`."""
     with evaluating(traced.module):
-        return metric(_logits(run(traced, model_input)), model_input)
+        return metric(_logits(run(traced, model_input, caches)), model_input)
 
 
 def make_metric(
@@ -107,11 +113,18 @@ def make_metric(
         return LogitDifference(answer_id(traced, right, "right"), other, position)
     if wrong is not None:
         raise ValueError("wrong is given without right: pass both, or right alone")
+    if position != -1:
+        raise ValueError(f"position is {position} without right, but it is of the logit of right")
     verbs = () if traced.config is None else traced.config.verbs
     if traced.config is not None and "generate" not in verbs and "translate" not in verbs:
         raise ValueError(
             f"{traced.name or 'this model'} predicts no next token, so a text has no loss: pass "
             f"right= and wrong=, two of its classes or tokens"
+        )
+    if len(model_input.queries(list(traced.module.stacks)[-1])) < 2:
+        raise ValueError(
+            "the text has one token, so there is no next one to predict: write a longer text, or "
+            "pass right=, a token whose logit is measured"
         )
     return Loss()
 

@@ -14,8 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clearformer.explore.trace import trace
+from clearformer.explore.trace import memory_of, trace
 from clearformer.explore.traced_model import as_traced_model, encode_input
+from clearformer.inference.modes import evaluating
 from clearformer.interpretability.batched import Variant, measured
 from clearformer.interpretability.metrics import Text, Token, make_metric, measure
 from clearformer.interventions import Point, point
@@ -99,6 +100,8 @@ def patch(
     recorded = trace(traced, clean, (stage,))
     with torch.no_grad():
         right_end, wrong_end = (float(measure(traced, each, metric)[0]) for each in (source, given))
+        with evaluating(traced.module):
+            caches = memory_of(traced, given)  # the recorded values are of the last segment
 
     def change(where: Point) -> Change:
         return Put(where, recorded)
@@ -111,7 +114,7 @@ def patch(
         else:
             tokens = range(length - given.start)
             variants = [(point(stage, layer).at(each), change) for each in tokens]
-        rows.append(measured(traced, given, metric, layer, variants))
+        rows.append(measured(traced, given, metric, layer, variants, caches))
     words = traced.pieces(given.queries("self"))
     return PatchGrid(torch.stack(rows), right_end, wrong_end, words, stage, by)
 

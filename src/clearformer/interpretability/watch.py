@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from clearformer.verification.attention import Attention, find_attention
 from clearformer.verification.noise import no_fast_path
-from clearformer.verification.trace import Recorder
+from clearformer.verification.trace import InsideRecorder
 
 MAX_VALUES = 1 << 28  # the largest table of weights that is kept: 1 GB in float32
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
@@ -39,11 +39,14 @@ class WatchedAttention:
     Attributes:
         name (str): The module that computed it, as in `named_modules`.
         line (str): The line of code that did.
-        weights (Tensor): (B, H, Q, K), as they meet the values.
+        weights (Tensor): (B, H, Q, K), as they meet the values; of a fused attention without its
+            dropout.
         q, k, v (Tensor or None): As they enter the attention.
         output (Tensor or None): Weights times values, before the output projection.
         fused (bool): Whether torch's fused attention computed it, so that the weights were computed
             again from its queries and keys.
+
+    Weights that the module folds into one axis are taken to be sorted by sequence, then by head.
     """
 
     name: str
@@ -60,9 +63,9 @@ class Watch:
     """What a module computed inside ``with watch(module) as seen``.
 
     Attributes:
-        attention (list of WatchedAttention): In the order of the computation.
-        inputs (dict): The first tensor that each submodule took, by its name.
-        outputs (dict): The first tensor that each submodule returned.
+        attention (list of WatchedAttention): In the order of the computation; of every pass.
+        inputs (dict): The first tensor that each submodule took in its last call, by its name.
+        outputs (dict): The first tensor that each submodule returned in its last call.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -86,10 +89,11 @@ class Watch:
         self.attention, self.inputs, self.outputs = [], {}, {}
         stack = ExitStack()
         try:
+            recorder = InsideRecorder(self.module, MAX_VALUES)
             for name, module in self.module.named_modules():
-                hook = module.register_forward_hook(self._record(name), with_kwargs=True)
-                stack.callback(hook.remove)
-            recorder = Recorder(self.module, MAX_VALUES)
+                takes, returns = self._record(name, recorder)
+                stack.callback(module.register_forward_pre_hook(takes, with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(returns).remove)
             stack.callback(self._find, recorder)
             stack.enter_context(no_fast_path())
             stack.enter_context(recorder.recording())
@@ -104,18 +108,22 @@ class Watch:
         assert stack is not None
         stack.close()
 
-    def _record(self, name: str) -> Any:
-        def record(module: nn.Module, args: Any, kwargs: Mapping[str, Any], output: Any) -> None:
+    def _record(self, name: str, recorder: InsideRecorder) -> tuple[Any, Any]:
+        """Hooks that copy what a submodule takes and returns, since models write in place."""
+
+        def takes(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
             given = _first((*args, *kwargs.values()))
-            returned = _first(output)
             if given is not None:
-                self.inputs[name] = given.detach()
+                self.inputs[name] = recorder.copied(given)
+
+        def returns(module: nn.Module, args: Any, output: Any) -> None:
+            returned = _first(output)
             if returned is not None:
-                self.outputs[name] = returned.detach()
+                self.outputs[name] = recorder.copied(returned)
 
-        return record
+        return takes, returns
 
-    def _find(self, recorder: Recorder) -> None:
+    def _find(self, recorder: InsideRecorder) -> None:
         with torch.no_grad():
             found = (self._watched(each) for each in find_attention(recorder.trace))
             self.attention = [each for each in found if each is not None]
@@ -123,13 +131,12 @@ class Watch:
     def _watched(self, found: Attention) -> WatchedAttention | None:
         if found.weights is None:
             return None
-        heads = self._heads(found.place.module)
         output = None if found.output is None else found.output.value
         dtype = found.weights.dtype if found.q is None else found.q.dtype
         return WatchedAttention(
             found.place.module,
             found.place.line,
-            batched(found.weights.detach().to(dtype), heads),
+            self._batched(found.place.module, found.weights.detach().to(dtype)),
             found.q,
             found.k,
             found.v,
@@ -137,18 +144,29 @@ class Watch:
             found.fused,
         )
 
-    def _heads(self, name: str) -> int | None:
-        """The number of heads that the module, or one around it, says that it has."""
+    def _batched(self, name: str, weights: Tensor) -> Tensor:
+        """Weights (B, H, Q, K), by what the module that computed them, or one around it, says."""
+        if weights.dim() in (2, 4):
+            return batched(weights, None)
         modules = dict(self.module.named_modules())
         while True:
-            module = modules.get(name)
+            batch = self._batch(name, weights.shape[-2])
+            if batch is not None and weights[..., 0, 0].numel() % batch == 0:
+                return weights.reshape(batch, -1, *weights.shape[-2:])
             for attribute in HEADS:
-                value = getattr(module, attribute, None)
+                value = getattr(modules.get(name), attribute, None)
                 if isinstance(value, int) and value > 0:
-                    return value
+                    return batched(weights, value)
             if not name:
-                return None
+                return batched(weights, None)
             name = name.rpartition(".")[0]
+
+    def _batch(self, name: str, queries: int) -> int | None:
+        """How many sequences of this many tokens a module took, if its input says so."""
+        given = self.inputs.get(name)
+        if given is None or given.dim() != 3 or given.shape[1] != queries:
+            return None
+        return given.shape[0]
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -157,19 +175,21 @@ class Watch:
         found = self._at(index).weights
         if head is None:
             return found
-        if not 0 <= head < found.shape[1]:
-            raise ValueError(f"head is {head}, but there are heads 0 to {found.shape[1] - 1}")
+        if not isinstance(head, int) or not 0 <= head < found.shape[1]:
+            raise ValueError(f"head is {head!r}, but there are heads 0 to {found.shape[1] - 1}")
         return found[:, head]
 
     def _at(self, index: int) -> WatchedAttention:
         if not self.attention:
             raise ValueError(
-                "no attention was recorded: run the module inside `with watch(module)`; it must "
-                "use scaled_dot_product_attention, nn.MultiheadAttention or a softmax"
+                "no attention was recorded: call the module inside `with watch(module)`; it must "
+                "use scaled_dot_product_attention, nn.MultiheadAttention or a softmax between two "
+                "products, in Python code"
             )
-        if not -len(self.attention) <= index < len(self.attention):
-            last = len(self.attention) - 1
-            raise ValueError(f"index is {index}, but there are attentions 0 to {last}")
+        count = len(self.attention)
+        if not isinstance(index, int) or not -count <= index < count:
+            last = count - 1
+            raise ValueError(f"index is {index!r}, but there are attentions 0 to {last}")
         return self.attention[index]
 
     # --- the page ----------------------------------------------------------------------------
@@ -183,7 +203,8 @@ class Watch:
         """The explorer's page of every head of every attention, as a file that works offline.
 
         Args:
-            tokens (list of str, optional): The words at the queries. Default: their positions.
+            tokens (list of str, optional): The words at the queries, for every attention of as many
+                tokens. Default: their positions.
             keys (list of str, optional): The words of another sequence that is attended to.
             row (int): Which sequence of the batch. Default: 0.
         """
@@ -231,8 +252,8 @@ def watch(module: nn.Module) -> Watch:
         module (nn.Module): A module that uses attention, of Hugging Face, of others or your own.
 
     Returns:
-        Watch: A context manager; ``seen.attention`` are the attentions of the last pass inside,
-        ``seen.weights(0, head=1)`` the weights of a head.
+        Watch: A context manager; ``seen.attention`` are the attentions of all passes inside, in
+        order, ``seen.weights(0, head=1)`` the weights of a head.
 
     Example:
         >>> import torch, clearformer as cf
@@ -247,6 +268,12 @@ def watch(module: nn.Module) -> Watch:
             f"watch takes an nn.Module, but got a {type(module).__name__}: pass the module itself, "
             f"as in watch(model.module)"
         )
+    for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise ValueError(
+                f"{name or 'the module'} is TorchScript, whose operations cannot be seen: pass the "
+                f"module as it was before torch.jit"
+            )
     return Watch(module)
 
 

@@ -18,8 +18,15 @@ def page(
 ) -> str:
     """All attention weights of one sequence of the batch, in the explorer's own page."""
     first = seen.attention[0].weights
-    if not 0 <= row < len(first):
-        raise ValueError(f"row is {row}, but the batch has rows 0 to {len(first) - 1}")
+    if not isinstance(row, int) or not 0 <= row < len(first):
+        raise ValueError(f"row is {row!r}, but the batch has rows 0 to {len(first) - 1}")
+    lengths = sorted({size for each in seen.attention for size in each.weights.shape[-2:]})
+    for name, words in (("tokens", tokens), ("keys", keys)):
+        if words is not None and len(words) not in lengths:
+            raise ValueError(
+                f"{name} has {len(words)} words, but the attentions are of "
+                f"{', '.join(map(str, lengths))} tokens: pass one word for each"
+            )
     watched = {
         "name": type(seen.module).__name__,
         "attentions": [_attention(each, row, tokens, keys) for each in seen.attention],
@@ -57,5 +64,5 @@ def _attention(
 def _axis(size: int, *names: Sequence[str] | None) -> list[dict[str, Any]]:
     """The words at the positions, from the names that are as many; else their numbers."""
     fitting = next((each for each in names if each is not None and len(each) == size), None)
-    words = [str(i) for i in range(size)] if fitting is None else [visible(w) for w in fitting]
+    words = [str(i) for i in range(size)] if fitting is None else [visible(str(w)) for w in fitting]
     return [{"i": i, "display": word} for i, word in enumerate(words)]

@@ -34,10 +34,18 @@ class Scale:
     factor: float | Tensor
 
     def apply(self, site: Site, x: Tensor, span: Span) -> Tensor:
-        index, _ = self.point.region(site.stage, x, span)
+        index, dropped = self.point.region(site.stage, x, span)
         # Zero also where the value is infinite, as a masked score is.
-        scaled = torch.zeros_like(x[index]) if _is_zero(self.factor) else x[index] * self.factor
-        return _written(x, index, scaled)
+        if self.is_zero:
+            return _written(x, index, torch.zeros_like(x[index]))
+        factor = self.factor
+        if isinstance(factor, Tensor):
+            factor = _fitted(factor, site, x[index], dropped)
+        return _written(x, index, x[index] * factor)
+
+    @property
+    def is_zero(self) -> bool:
+        return not isinstance(self.factor, Tensor) and self.factor == 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,10 @@ class Put:
             new = _fitted(self.value, site, x[index], dropped)
             return _written(x, index, new.expand_as(x[index]))
         recorded = constant(self.value.get(site.stage, site.layer, None, site.part))[None]
-        at, _ = self.point.region(site.stage, recorded, Span())
+        try:
+            at, _ = self.point.region(site.stage, recorded, Span())
+        except ValueError as problem:
+            raise ValueError(f"{self.point}: in the trace, {problem}") from None
         new = recorded[at].to(x)
         if new.shape[1:] != x[index].shape[1:]:
             raise ValueError(
@@ -129,10 +140,6 @@ class SetWeights:
 def constant(x: Tensor) -> Tensor:
     """A recorded tensor as a constant that autograd accepts."""
     return x.clone() if x.is_inference() else x.detach()
-
-
-def _is_zero(factor: float | Tensor) -> bool:
-    return not isinstance(factor, Tensor) and factor == 0
 
 
 def _written(x: Tensor, index: Index, region: Tensor) -> Tensor:

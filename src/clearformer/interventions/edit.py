@@ -8,13 +8,13 @@ Inside, every attention computes the explicit formula; afterwards the model is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, cast
 
 from torch import Tensor
 
-from clearformer.arguments import check_keywords
+from clearformer.arguments import check_keywords, require_number
 from clearformer.interventions.changes import Add, Average, Change, Put, Scale, SetWeights
 from clearformer.interventions.instrument import (
     AnyTransformer,
@@ -25,15 +25,25 @@ from clearformer.interventions.instrument import (
 )
 from clearformer.interventions.points import AXES, READ_ONLY, Point, Recorded
 from clearformer.interventions.points import attention as attention_point
+from clearformer.interventions.stages import NORMS
 
 Points = Point | Iterable[Point]
-FREEZABLE = ("weights", "attn_norm_scale", "mlp_norm_scale", "final_norm_scale")
+FREEZABLE = ("weights", *NORMS)
+EXAMPLES = {
+    "freeze": "{attention(): trace}",
+    "replace": "{residual(3).at(-1): trace}",
+    "mean": "{head(2, 3): traces}",
+    "scale": "{head(2, 3): 0.5}",
+    "weights": "{attention(2, 3)[5, 1]: 0.9}",
+    "steer": "{residual(4): vector}",
+}
 
 
 class Edit(Listener):
     """Changes of a model's computation, in force inside a ``with`` statement.
 
     Edits nest: at one point the outer one acts first. Gradients flow through what is changed.
+    Meanwhile every thread that uses the model computes with the changes.
     """
 
     def __init__(self, model: AnyTransformer, *, renormalize: bool = True) -> None:
@@ -48,6 +58,11 @@ class Edit(Listener):
             if site.stage in READ_ONLY:
                 instead = READ_ONLY[site.stage]
                 raise ValueError(f"{site.stage} can only be read: change {instead!r} instead")
+            if site.stage in NORMS and isinstance(change, Scale) and change.is_zero:
+                raise ValueError(
+                    f"{point} cannot be zero, since the norm divides by it: scale it, or zero "
+                    f"what the layer adds"
+                )
             self.changes.setdefault(site, []).append(change)
 
     def attention(self, layer: int, head: int, part: str | None = None) -> Cells:
@@ -58,6 +73,9 @@ class Edit(Listener):
         """Set one attention weight; see `SetWeights`."""
         if point.key is None:
             raise ValueError(f"{point} is not a weight: write attention(layer, head)[query, key]")
+        if isinstance(weight, Tensor) and weight.numel() == 1:
+            weight = weight.item()
+        require_number("weight", weight)
         if self.renormalize and not 0 <= weight <= 1:
             raise ValueError(
                 f"the weight is {weight:g}, but it must be from 0 to 1: pass renormalize=False "
@@ -140,15 +158,20 @@ def edit(
         ValueError: If the model has no such part, layer, head or stage.
     """
     found = Edit(module_of(model), renormalize=renormalize)
-    _add(found, freeze, lambda point, trace: Put(_freezable(point), _recorded("freeze", trace)))
-    _add(found, replace, lambda point, value: Put(point, _value("replace", value)))
-    _add(found, mean, lambda point, traces: Average(_averaged(point), _traces(traces)))
+    for point, trace in _pairs("freeze", freeze):
+        found.add(point, Put(_freezable(point), _recorded("freeze", trace)))
+    for point, value in _pairs("replace", replace):
+        found.add(point, Put(point, _value("replace", value)))
+    for point, traces in _pairs("mean", mean):
+        found.add(point, Average(_averaged(point), _traces(traces)))
     for point in _points(zero):
         found.add(point, Scale(point, 0.0))
-    _add(found, scale, lambda point, factor: Scale(point, factor))
-    for point, weight in (weights or {}).items():
+    for point, factor in _pairs("scale", scale):
+        found.add(point, Scale(point, _factor(factor)))
+    for point, weight in _pairs("weights", weights):
         found.set_weight(point, weight)
-    _add(found, steer, lambda point, vector: Add(point, _vector(vector)))
+    for point, vector in _pairs("steer", steer):
+        found.add(point, Add(point, _vector(vector)))
     return found
 
 
@@ -163,21 +186,33 @@ def module_of(model: object) -> AnyTransformer:
     return cast(AnyTransformer, module)
 
 
-def _add(
-    edit: Edit, values: Mapping[Point, Any] | None, change: Callable[[Point, Any], Change]
-) -> None:
-    for point, value in ({} if values is None else values).items():
-        if not isinstance(point, Point):
-            raise ValueError(f"{point!r} is not a point: write head(2, 3) or residual(4)")
-        edit.add(point, change(point, value))
+def _pairs(name: str, values: Mapping[Point, Any] | None) -> Iterable[tuple[Point, Any]]:
+    """The points of an argument with their values."""
+    if values is None:
+        return ()
+    if not isinstance(values, Mapping):
+        raise ValueError(
+            f"{name} is a {type(values).__name__}, but it must be a dict from points to values: "
+            f"write {name}={EXAMPLES[name]}"
+        )
+    return [(_point(point), value) for point, value in values.items()]
 
 
-def _points(points: Points) -> list[Point]:
-    every = [points] if isinstance(points, Point) else list(points)
-    for point in every:
-        if not isinstance(point, Point):
-            raise ValueError(f"{point!r} is not a point: write head(2, 3) or residual(4)")
-    return every
+def _points(points: Points | None) -> list[Point]:
+    several = points if isinstance(points, list | tuple | set | frozenset) else [points]
+    return [] if points is None else [_point(each) for each in several]
+
+
+def _point(point: object) -> Point:
+    if not isinstance(point, Point):
+        raise ValueError(f"{point!r:.60} is not a point: write head(2, 3) or residual(4)")
+    return point
+
+
+def _factor(factor: object) -> float | Tensor:
+    if not isinstance(factor, Tensor):
+        require_number("scale", factor)
+    return cast("float | Tensor", factor)
 
 
 def _freezable(point: Point) -> Point:

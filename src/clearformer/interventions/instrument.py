@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ from clearformer.core.cache import NO_CACHE, Cache, HiddenMemory
 from clearformer.core.kernels import Kernel
 from clearformer.core.masks import Mask
 from clearformer.core.model import Seq2Seq, Transformer
+from clearformer.core.positions import Position
 from clearformer.interventions.stages import NORM_SCALES, attention_stages
 
 AnyTransformer = Transformer | Seq2Seq
@@ -82,23 +84,52 @@ def attentions(model: AnyTransformer) -> dict[PartLayer, Attention]:
     return by_layer
 
 
+def norms(model: AnyTransformer) -> dict[Site, nn.Module]:
+    """Every norm whose scale is a stage, by that stage."""
+    found: dict[Site, nn.Module] = {}
+    for part, layer, block in blocks(model):
+        found[Site(part, layer, "attn_norm_scale")] = block.attention_norm
+        if isinstance(block, DecoderBlock):
+            found[Site("cross", layer, "attn_norm_scale")] = block.cross_attention_norm
+        found[Site(part, layer, "mlp_norm_scale")] = block.feed_forward_norm
+    for part, stack in model.stacks.items():
+        found[Site(part, len(stack.blocks) - 1, "final_norm_scale")] = stack.norm
+    return {site: norm for site, norm in found.items() if type(norm) in NORM_SCALES}
+
+
+def adds_bias(attention: Attention) -> bool:
+    """Whether a position scheme adds something to the scores."""
+    scheme = type(attention.scheme)
+    return scheme.bias is not Position.bias or scheme.score is not Position.score
+
+
 @contextmanager
 def listening(model: AnyTransformer, listener: Listener) -> Iterator[None]:
-    """Call a listener at every stage of what the model computes meanwhile."""
-    instrument = _ACTIVE.get(model)
-    if instrument is None:
-        instrument = _ACTIVE[model] = Instrument(model)
-    instrument.listeners.append(listener)
+    """Call a listener at every stage of what the model computes meanwhile, in any thread."""
+    with _LOCK:
+        instrument = _ACTIVE.get(model)
+        if instrument is None:
+            instrument = _ACTIVE[model] = Instrument(model)
+        instrument.listeners.append(listener)
     try:
-        if len(instrument.listeners) == 1:
+        with _LOCK:
             instrument.install()
         yield
     finally:
-        last = len(instrument.listeners) - 1 - instrument.listeners[::-1].index(listener)
-        del instrument.listeners[last]
-        if not instrument.listeners:
-            instrument.remove()
-            _ACTIVE.pop(model, None)
+        with _LOCK:
+            last = len(instrument.listeners) - 1 - instrument.listeners[::-1].index(listener)
+            del instrument.listeners[last]
+            if not instrument.listeners:
+                instrument.remove()
+                _ACTIVE.pop(model, None)
+
+
+def is_listened(model: AnyTransformer, site: Site | None = None) -> bool:
+    """Whether a listener is there, or one that wants this stage."""
+    instrument = _ACTIVE.get(model)
+    if instrument is None:
+        return False
+    return site is None or instrument.wanted(site)
 
 
 class Instrument:
@@ -106,26 +137,25 @@ class Instrument:
 
     def __init__(self, model: AnyTransformer) -> None:
         self.blocks = list(blocks(model))
-        self.final_norms = [
-            (part, len(stack.blocks) - 1, stack.norm) for part, stack in model.stacks.items()
-        ]
+        self.norms = norms(model)
         self.listeners: list[Listener] = []
         self.originals: list[tuple[nn.Module, str, Any]] = []
         self.hooks: list[Any] = []
         self.spans: dict[str, Span] = {}  # of the running pass, by part
 
     def install(self) -> None:
+        if self.hooks:
+            return
         for part, layer, block in self.blocks:
             self.spans[part] = self.spans["cross"] = Span()
             self.hooks.append(block.register_forward_pre_hook(self._enter_block(part)))
-            self._attention((part, layer), block.attention, block.attention_norm)
+            self._attention((part, layer), block.attention)
             if isinstance(block, DecoderBlock):
-                self._attention(("cross", layer), block.cross_attention, block.cross_attention_norm)
+                self._attention(("cross", layer), block.cross_attention)
             self._patch(block, "residual", self._residual((part, layer), block))
             self._feed_forward((part, layer), block.feed_forward)
-            self._norm(Site(part, layer, "mlp_norm_scale"), block.feed_forward_norm)
-        for part, layer, norm in self.final_norms:
-            self._norm(Site(part, layer, "final_norm_scale"), norm)
+        for site, norm in self.norms.items():
+            self._norm(site, norm)
 
     def remove(self) -> None:
         for hook in self.hooks:
@@ -187,7 +217,7 @@ class Instrument:
 
         return kernel
 
-    def _attention(self, key: PartLayer, attention: Attention, norm: nn.Module) -> None:
+    def _attention(self, key: PartLayer, attention: Attention) -> None:
         groups = attention.heads // attention.key_heads
         keys: list[Tensor] = []  # of a source they are projected before the first block runs
 
@@ -214,12 +244,9 @@ class Instrument:
             attention.key_norm.register_forward_pre_hook(keys_projected),
             attention.register_forward_hook(leaves),
         ]
-        self._norm(Site(*key, "attn_norm_scale"), norm)
 
     def _norm(self, site: Site, norm: nn.Module) -> None:
-        scale_of = NORM_SCALES.get(type(norm))
-        if scale_of is None:
-            return
+        scale_of = NORM_SCALES[type(norm)]
 
         def normed(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Any:
             if not self.wanted(site):
@@ -270,3 +297,4 @@ class Instrument:
 
 
 _ACTIVE: WeakKeyDictionary[nn.Module, Instrument] = WeakKeyDictionary()
+_LOCK = RLock()  # two threads may instrument one model at once

@@ -9,13 +9,22 @@ Axes: T tokens, Tq queries, Tk keys, H heads, D head width, E model width, F hid
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from clearformer.did_you_mean import closest
-from clearformer.interventions.instrument import AnyTransformer, Site, Span, attentions
+from clearformer.interventions.instrument import (
+    AnyTransformer,
+    Site,
+    Span,
+    adds_bias,
+    attentions,
+    norms,
+)
 from clearformer.interventions.stages import (
     ATTENTION,
     BLOCK,
@@ -67,17 +76,29 @@ class Point:
         """The same point at these positions only; -1 is the last."""
         if not positions:
             raise ValueError("at() needs a position: write .at(5) or .at(0, -1)")
-        return replace(self, positions=positions)
+        return replace(self, positions=tuple(_integer("position", each) for each in positions))
 
     def __getitem__(self, cell: tuple[int, int]) -> Point:
         if self.stages != ("weights",):
             raise ValueError(f"{self} has no cells: write attention(layer, head)[query, key]")
         if not isinstance(cell, tuple) or len(cell) != 2:
             raise ValueError(f"{cell!r} is not a cell: write attention(layer, head)[query, key]")
-        return replace(self, positions=(cell[0],), key=cell[1])
+        query, key = _integer("query", cell[0]), _integer("key", cell[1])
+        return replace(self, positions=(query,), key=key)
+
+    def __setitem__(self, cell: object, weight: object) -> None:
+        raise ValueError(
+            "a point belongs to no model: write edit.attention(2, 3)[5, 1] = 0.9 inside "
+            "`with model.edit() as edit`, or model.edit(weights={attention(2, 3)[5, 1]: 0.9})"
+        )
 
     def of(self, trace: Recorded) -> Tensor:
         """The value that a trace recorded here, without the axes that are narrowed to one."""
+        if not hasattr(trace, "get") or isinstance(trace, Mapping):
+            kind = type(trace).__name__
+            raise ValueError(f"of() takes a trace, but got a {kind}: pass model.trace(text)")
+        if len(self.stages) > 1:
+            raise ValueError(f"{self} are several stages: choose one, as in norm(0, 'mlp')")
         (stage,), layer = self.stages, self.layer
         if layer is None:
             raise ValueError(f"{self} is of every layer: choose one, as in layer=0")
@@ -104,12 +125,20 @@ class Point:
             if part == "cross" and stage in (*FEED_FORWARD, "resid_post", "mlp_norm_scale"):
                 raise ValueError(f"cross-attention has no {stage}: choose part='decoder'")
         sites = [Site(part, layer, stage) for layer in layers for stage in self.stages]
-        return [
-            each for each in sites if each.stage != "final_norm_scale" or self._last(each, count)
+        measured = norms(model)
+        biased = adds_bias(places[part, 0])
+        present = [
+            each
+            for each in sites
+            if (each.stage not in NORMS or each in measured) and (each.stage != "bias" or biased)
         ]
-
-    def _last(self, site: Site, count: int) -> bool:
-        return site.layer == count - 1 and site.part != "cross"
+        if not present:
+            where = "" if self.layer is None else f" in layer {self.layer}"
+            raise ValueError(
+                f"there is no {' or '.join(self.stages)} in {part}{where} of this model: look at "
+                f"what model.trace(text) records there"
+            )
+        return present
 
     def region(
         self, stage: str, x: Tensor, span: Span
@@ -195,10 +224,21 @@ def point(
 
 def _checked(point: Point) -> Point:
     """Refuse what no model has; the rest is known once the model is."""
-    for name, value in (("layer", point.layer), ("head", point.head), ("unit", point.unit)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise ValueError(f"{name} is {value!r}, but it must be an integer from 0")
-    return point
+    given = {"layer": point.layer, "head": point.head, "unit": point.unit}
+    return replace(
+        point,
+        **{name: None if v is None else _integer(name, v, " from 0") for name, v in given.items()},
+    )
+
+
+def _integer(name: str, value: Any, more: str = "") -> int:
+    """An integer, also of numpy or torch."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} is {value!r:.60}, but it must be an integer{more}") from None
 
 
 def _require_index(name: str, value: int | None, count: int) -> None:

@@ -132,7 +132,10 @@ def find_attention(trace: Trace) -> list[Attention]:
 
 
 def _fused(trace: Trace, op: Op) -> Attention:
-    q, k, v = (op.argument(i, name).detach() for i, name in enumerate(("query", "key", "value")))
+    q, k, v = (
+        _as_it_was(trace, op.argument(i, name), op.index)
+        for i, name in enumerate(("query", "key", "value"))
+    )
     mask, causal = op.argument(3, "attn_mask"), bool(op.argument(5, "is_causal", False))
     scale = op.argument(6, "scale")
     width = q.shape[-1]
@@ -150,7 +153,7 @@ def _fused(trace: Trace, op: Op) -> Attention:
         ones = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~ones, -math.inf)
     if mask is not None:
-        mask = mask.detach()
+        mask = _as_it_was(trace, mask, op.index)
         if mask.dtype is torch.bool:
             scores = scores.masked_fill(~mask, -math.inf)
         else:
@@ -159,6 +162,12 @@ def _fused(trace: Trace, op: Op) -> Attention:
     event.weights = event.probabilities = scores.softmax(dim=-1).nan_to_num()
     event.v = values
     return event
+
+
+def _as_it_was(trace: Trace, tensor: Tensor, before: int) -> Tensor:
+    """The value that a tensor had at an operation, whatever was written into it later."""
+    made = trace.producer(tensor, before)
+    return tensor.detach() if made is None or made.value is None else made.value
 
 
 def _each_head(k: Tensor, q: Tensor) -> Tensor:
@@ -185,7 +194,7 @@ def _explicit(trace: Trace, softmax: Op) -> Attention | None:
     event.before = list(reversed(between))
     event.probabilities = softmax.value
     event.weights = softmax.value
-    _operands(made, event)
+    _operands(trace, made, event)
     _weights_product(trace, softmax, event)
     if event.product is None:
         return None
@@ -221,11 +230,11 @@ def _operand_tensors(op: Op) -> list[Tensor]:
     return op.tensors[:2]
 
 
-def _operands(made: Op, event: Attention) -> None:
+def _operands(trace: Trace, made: Op, event: Attention) -> None:
     operands = _operand_tensors(made)
     if len(operands) != 2:
         return
-    a, b = (each.detach() for each in operands)
+    a, b = (_as_it_was(trace, each, made.index) for each in operands)
     if made.name == "einsum" and isinstance(made.args[0], str):
         event.head_width = _contracted(made.args[0], a, b)
         event.q, event.k = a, b
@@ -359,9 +368,8 @@ def _weights_product(trace: Trace, softmax: Op, event: Attention) -> None:
             operands = _operand_tensors(op)
             first = id(operands[0]) in reached
             weights, values = operands if first else (operands[1], operands[0])
-            made = trace.producer(weights, op.index)
-            event.weights = weights.detach() if made is None or made.value is None else made.value
-            event.v = values.detach()
+            event.weights = _as_it_was(trace, weights, op.index)
+            event.v = _as_it_was(trace, values, op.index)
             if op.name == "einsum" and isinstance(op.args[0], str):
                 event.weights = _keys_last(op.args[0], event.weights, first)
             elif not first:
@@ -374,14 +382,24 @@ def _weights_product(trace: Trace, softmax: Op, event: Attention) -> None:
 
 
 def _keys_last(equation: str, weights: Tensor, first: bool) -> Tensor:
-    """Weights of an einsum with the axis that is summed over last."""
-    left, _, out = equation.replace(" ", "").partition("->")
+    """Weights of an einsum as (..., Q, K): the axis that is summed over last.
+
+    The other axes are in the order of the result, in which the batch is before the heads.
+    """
+    left, arrow, out = equation.replace(" ", "").partition("->")
     sides = left.split(",")
     own, other = sides if first else sides[::-1]
+    out = out if arrow else "".join(sorted(axis for axis in own + other if left.count(axis) == 1))
     if "..." in own:
         own = own.replace("...", "".join(chr(200 + i) for i in range(weights.dim() - len(own) + 3)))
-    summed = [axis for axis, each in enumerate(own) if each in other and each not in out]
-    return weights.movedim(summed[0], -1) if len(summed) == 1 else weights
+    summed = [axis for axis in own if axis in other and axis not in out]
+    queries = [axis for axis in own if axis in out and axis not in other]
+    if len(summed) != 1:
+        return weights
+    if len(queries) != 1:
+        return weights.movedim(own.index(summed[0]), -1)
+    rest = sorted((axis for axis in own if axis not in (*queries, *summed)), key=out.find)
+    return weights.permute([own.index(axis) for axis in (*rest, *queries, *summed)])
 
 
 def softmax_axis(event: Attention) -> int | None:

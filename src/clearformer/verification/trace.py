@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import (
@@ -174,6 +176,56 @@ class Recorder(TorchFunctionMode):
     def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if self._stack:
             self._stack.pop()
+
+
+class InsideRecorder(Recorder):
+    """Records what the model computes in this thread, and nothing else that runs meanwhile."""
+
+    def __init__(self, model: nn.Module, max_values: int) -> None:
+        super().__init__(model, max_values)
+        self.model = model
+        self._thread = get_ident()
+        self._paused = False
+
+    def copied(self, x: Tensor) -> Tensor:
+        """A copy, which is no operation of the model."""
+        self._paused = True
+        try:
+            return x.detach().clone()
+        finally:
+            self._paused = False
+
+    @contextmanager
+    def recording(self) -> Iterator[Trace]:
+        """Record what the model computes inside; what is compiled runs as plain code."""
+        with ExitStack() as stack:
+            for module in self.model.modules():
+                stack.callback(module.register_forward_pre_hook(self._enter).remove)
+                hook = module.register_forward_hook(self._leave, always_call=True)
+                stack.callback(hook.remove)
+            stack.enter_context(uncompiled())
+            stack.enter_context(self)
+            yield self.trace
+
+    def _record(self, name: str, args: tuple[Any, ...], kwargs: Any, out: Tensor) -> None:
+        if self._stack and not self._paused:
+            super()._record(name, args, kwargs, out)
+
+    def _enter(self, module: nn.Module, inputs: Any) -> None:
+        if get_ident() == self._thread:
+            super()._enter(module, inputs)
+
+    def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if get_ident() == self._thread:
+            super()._leave(module, inputs, output)
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """Inside, what torch.compile made runs as the plain code."""
+    # Nothing is compiled where this part of torch is not imported, which takes a second.
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
 
 
 def _open_body(function: Any) -> Any:
