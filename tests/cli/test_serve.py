@@ -20,7 +20,7 @@ import pytest
         (["--max-batch", "0"], "--max-batch"),
         (["--timeout", "-1"], "--timeout"),
         (["--api-keys", "nowhere"], "nowhere"),
-        (["RUN"], "two models are called run: rename the folder of one"),
+        (["RUN"], "two models have the name run: rename the folder of one"),
     ],
 )
 def test_rejects_invalid_arguments(clearformer, run, words, sentence):

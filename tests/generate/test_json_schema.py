@@ -42,6 +42,13 @@ CASES = [
     ({"const": "a, b"}, "a", False),
     ({"type": "string", "format": "date"}, "2024-12-31", True),
     ({"type": "string", "format": "date"}, "2024-13-31", False),
+    ({"type": "string", "format": "date"}, "2024-02-29", True),
+    ({"type": "string", "format": "date"}, "2023-02-29", False),
+    ({"type": "string", "format": "date"}, "1900-02-29", False),
+    ({"type": "string", "format": "date"}, "0000-01-01", False),
+    ({"type": "object", "properties": {"a": {"title": "A"}}}, {"a": [1, "x"]}, True),
+    ({"oneOf": [{"type": "null"}, {"enum": [1, "a"]}]}, "a", True),
+    ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "null"}}}, None, True),
     ({"type": "array", "minItems": 2, "items": {"type": "boolean"}}, [True], False),
     ({"type": "array", "minItems": 2, "items": {"type": "boolean"}}, [True, False, True], True),
     ({"type": "array", "maxItems": 0}, [], True),
@@ -74,6 +81,34 @@ def test_pattern_accepts_exactly_valid_values(schema, value, follows):
     for separators in ((", ", ": "), (",", ":")):
         text = json.dumps(value, ensure_ascii=False, separators=separators)
         assert accepts(pattern, text) == follows
+
+
+def tagged(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "disjoint"),
+    [
+        ({"type": "integer"}, {"type": "number"}, False),
+        ({"type": "string"}, {"type": ["integer", "null"]}, True),
+        ({"const": 1}, {"const": True}, True),
+        ({"const": 1}, {"enum": ["a", 1.0]}, False),
+        ({"enum": ["a", "b"]}, {"enum": ["c"]}, True),
+        ({"type": "string"}, {"const": "a"}, False),
+        (tagged(kind={"const": "a"}), tagged(kind={"const": "b"}, x={"type": "null"}), True),
+        (tagged(kind={"const": "a"}), {"properties": {"kind": {"const": "b"}}}, False),
+        ({"$ref": "#/$defs/t"}, {"type": "null"}, True),
+        ({"$ref": "#/$defs/t"}, {"$ref": "#/$defs/t"}, False),
+    ],
+)
+def test_alternatives_of_one_of_must_exclude_each_other(one, other, disjoint):
+    schema = {"oneOf": [one, other], "$defs": {"t": {"type": "boolean"}}}
+    if disjoint:
+        assert schema_pattern(schema)
+    else:
+        with pytest.raises(ValueError, match="may both allow the same value"):
+            schema_pattern(schema)
 
 
 def test_any_object_pattern():
@@ -111,7 +146,16 @@ def test_any_object_pattern():
             {"type": "integer", "minimum": 0, "maximum": 9999},
             "has 10,000 values, but at most 1,000",
         ),
-        ({"type": "string", "maxLength": -1}, "schema.maxLength is -1, but it must be a number"),
+        ({"type": "string", "maxLength": -1}, "schema.maxLength is -1, but it must be a whole"),
+        ({"type": "string", "minLength": None}, "schema.minLength is None, but it must be a whole"),
+        ({"type": "string", "format": {}}, "schema.format is {}, but it must be one of date"),
+        ({"type": "object", "required": [[1]]}, r"it requires \[1\], which is not among its prop"),
+        ({"allOf": [{"type": "null"}]}, "has the keyword 'allOf', which is not supported"),
+        ({"minLength": 3}, "schema has no type: add one of object, array, string"),
+        (
+            {"oneOf": [{"type": "number"}, {"type": "null"}, {"const": 1}]},
+            r"schema.oneOf\[0\] and \[2\] may both allow the same value: use anyOf",
+        ),
         ({"$ref": "#/$defs/x"}, "is '#/\\$defs/x', which the schema does not have"),
         ({"$ref": "http://x"}, "is 'http://x', but it must begin with #/"),
         (

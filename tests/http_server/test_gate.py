@@ -55,7 +55,7 @@ async def application(scope, receive, send):
         ({"origin": "http://evil.test"}, 403),
         ({"sec_fetch_site": "cross-site"}, 403),
         ({"sec_fetch_site": "cross-site", "path": "/linked"}, 200),
-        ({"method": "POST"}, 403),
+        ({"method": "POST"}, 415),
         ({"method": "POST", "content_type": "application/json; charset=utf-8"}, 200),
         ({"method": "POST", "content_type": "application/json", "content_length": "11"}, 413),
         ({"path": "/locked"}, 401),

@@ -180,7 +180,7 @@ def test_full_queue_returns_429(models, held):
         jobs = [job_of(models) for _ in range(3)]
         for job in jobs:
             engine.submit(job)
-        with pytest.raises(Problem, match="waiting for chat already") as problem:
+        with pytest.raises(Problem, match="the queue of chat is full") as problem:
             engine.submit(job_of(models))
         assert problem.value.status == 429
         held.set()
@@ -190,6 +190,20 @@ def test_full_queue_returns_429(models, held):
         engine.submit(again)
         await ended(again)
         engine.close()
+
+    asyncio.run(run())
+
+
+def test_gauges_are_zero_once_all_texts_have_ended(models):
+    async def run():
+        engine = engine_of(models)
+        job = job_of(models, count=2)
+        engine.submit(job)
+        await ended(job)
+        engine.close()
+        read = engine.metrics.registry.get_sample_value
+        for gauge in ("running", "waiting"):
+            assert read(f"clearformer_{gauge}_texts", {"model": "chat"}) == 0
 
     asyncio.run(run())
 
@@ -244,7 +258,7 @@ def test_cancelled_waiting_job_generates_nothing(models, held):
 def test_more_texts_than_the_server_can_take_return_400(models):
     async def run():
         engine = engine_of(models, ServeLimits(max_batch=2, max_queue=1))
-        with pytest.raises(Problem, match="4 texts were asked for, but this server") as problem:
+        with pytest.raises(Problem, match="the request asks for 4 texts, but this") as problem:
             engine.submit(job_of(models, count=4))
         assert problem.value.status == 422  # 400 in the form of this API
         assert problem.value.body["error"]["field"] == "n"
@@ -274,7 +288,7 @@ async def busy_engine(models, limits=ServeLimits()):
 def test_call_runs_on_idle_server_without_queue(models):
     async def run():
         engine, go, running, waiting = await busy_engine(models, ServeLimits(max_queue=0))
-        with pytest.raises(Problem, match="1 calls are waiting for chat already") as problem:
+        with pytest.raises(Problem, match="the queue of chat is full") as problem:
             await engine.call(lambda: 2)
         assert problem.value.status == 429
         go.set()
@@ -320,7 +334,7 @@ def test_engine_closes_while_a_long_call_runs(models, monkeypatch):
         assert not engine.thread.is_alive()
 
     asyncio.run(run())
-    assert said == ["chat is still busy after 0.01 s: its work is dropped"]
+    assert said == ["chat is still busy after 0.01 s: its requests are dropped"]
 
 
 def test_long_call_is_computed_in_parts(models):

@@ -185,17 +185,21 @@ BAD = [
     ({"model": "none"}, openai.NotFoundError, "there is no model 'none': this server has chat"),
     ({"model": "labels"}, openai.BadRequestError, "labels is a classifier: it can classify and"),
     ({"prompt": ""}, openai.BadRequestError, "the prompt is empty"),
-    ({"prompt": []}, openai.BadRequestError, "0 prompts with 1 texts each were asked for"),
-    ({"prompt": [999]}, openai.BadRequestError, "the prompt has the id 999, but"),
+    ({"prompt": []}, openai.BadRequestError, "prompt has 0 values, but it must have"),
+    ({"prompt": [999]}, openai.BadRequestError, "the prompt has the id 999, but chat has"),
     ({"prompt": ["a"] * 3, "n": 100}, openai.BadRequestError, "a request may have 1 to 128 texts"),
     ({"max_tokens": 5000}, openai.BadRequestError, "max_tokens is 5,000, but this server allows"),
-    ({"temperature": -1}, openai.BadRequestError, "temperature: Input should be greater than"),
+    ({"temperature": -1}, openai.BadRequestError, "temperature is -1, but it must be at"),
     ({"top_p": 0}, openai.BadRequestError, "top_p"),
     ({"stop": ""}, None, None),
     ({"stop": ["a", ""]}, openai.BadRequestError, "a stop string is empty"),
-    ({"best_of": 3}, openai.BadRequestError, "best_of"),
-    ({"presence_penalty": 1}, openai.BadRequestError, "presence_penalty"),
-    ({"extra_body": {"wish": 1}}, openai.BadRequestError, "wish: Extra inputs are not permitted"),
+    ({"best_of": 3}, openai.BadRequestError, "best_of is 3, but only 1 is supported: leave it"),
+    ({"presence_penalty": 1}, openai.BadRequestError, "presence_penalty is 1.0, but only 0 is"),
+    (
+        {"extra_body": {"wish": 1}},
+        openai.BadRequestError,
+        "wish is not supported here: leave",
+    ),
     ({"extra_body": {"prompt": 3}}, openai.BadRequestError, "prompt"),
 ]
 
@@ -244,7 +248,7 @@ BAD_CHATS = [
         },
         "the schema cannot be used: it needs more than 20,000 states",
     ),
-    ({"extra_body": {"tools": []}}, "tools: Extra inputs are not permitted"),
+    ({"extra_body": {"tools": []}}, "tools is not supported here: leave it out"),
 ]
 
 
@@ -267,3 +271,7 @@ def test_rejects_invalid_embedding_requests(client):
         client.embeddings.create(model="chat", input="x", dimensions=3)
     with pytest.raises(openai.BadRequestError, match="a text is empty, so it has no vector"):
         client.embeddings.create(model="chat", input=["x", ""])
+    with pytest.raises(openai.BadRequestError, match="a text has more tokens than chat reads"):
+        client.embeddings.create(model="chat", input=["x", "x" * 500])
+    with pytest.raises(openai.BadRequestError, match="input has 0 values, but it must have at"):
+        client.embeddings.create(model="chat", input=[])

@@ -41,9 +41,9 @@ def test_translate_matches_model_translate(ask, url, models):
         ("/fill", {"model": "labels", "texts": "x"}, "labels is a classifier: it can classify"),
         ("/fill", {"model": "masked", "texts": "no mask"}, "[MASK]"),
         ("/translate", {"model": "masked", "texts": "x"}, "it can fill and embed, not translate"),
-        ("/classify", {"model": "labels", "texts": []}, "texts"),
-        ("/classify", {"model": "labels"}, "texts: Field required"),
-        ("/v1/completions", b"{", "body: JSON decode error"),
+        ("/classify", {"model": "labels", "texts": []}, "texts has 0 values, but it must have"),
+        ("/classify", {"model": "labels"}, "texts is missing: add it"),
+        ("/v1/completions", b"{", "the body is not JSON ("),
         ("/v1/completions", b"[]", "body"),
     ],
 )
@@ -57,7 +57,9 @@ def test_invalid_requests_return_400(ask, url, route, body, sentence):
 def test_unknown_routes_and_models_return_404(ask, url):
     assert ask(f"{url}/nowhere")[0] == 404
     assert ask(f"{url}/v1/models/none")[0] == 404
-    assert ask(f"{url}/v1/completions")[0] == 405
+    status, found, headers = ask(f"{url}/v1/completions")
+    assert (status, found["error"]["type"]) == (405, "invalid_request_error")
+    assert headers["allow"] == "POST"
     status, found, _ = ask(f"{url}/classify", {"model": "none", "texts": "x"})
     assert (status, found["error"]["code"]) == (404, "model_not_found")
 
@@ -95,7 +97,10 @@ def test_rejects_foreign_origins(ask, url):
         assert (status, found["error"]["code"]) == (403, "foreign_origin")
     assert ask(f"{url}/v1/completions", body, {"host": "evil.test"})[0] == 400
     status, found, _ = ask(f"{url}/v1/completions", body, {"content-type": "text/plain"})
-    assert (status, found["error"]["message"]) == (403, "a POST must be application/json")
+    assert (status, found["error"]["message"]) == (
+        415,
+        "a POST must have the header Content-Type: application/json",
+    )
 
 
 def test_requires_valid_api_key(ask, serving):

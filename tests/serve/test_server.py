@@ -27,7 +27,7 @@ def test_other_machines_need_keys(models):
 def test_a_model_has_the_name_of_its_folder(models, tmp_path):
     models["plain"].save(tmp_path / "mine")
     assert list(open_models([tmp_path / "mine"])) == ["mine"]
-    with pytest.raises(ValueError, match="two models are called mine: rename the folder of one"):
+    with pytest.raises(ValueError, match="two models have the name mine: rename the folder of one"):
         open_models([tmp_path / "mine", tmp_path / "mine"])
     with pytest.raises(ValueError, match="there is no model to serve"):
         open_models([])
@@ -106,7 +106,7 @@ def test_adapters_that_cannot_be_served(adapted, models, tmp_path):
         open_models([tmp_path / "plain"], adapters=runs)
     with pytest.raises(ValueError, match="adapters are for one model"):
         open_models([base, tmp_path / "plain"], adapters=runs)
-    with pytest.raises(ValueError, match="two models are called base: give the adapter another"):
+    with pytest.raises(ValueError, match="two models have the name base: give the adapter another"):
         open_models([base], adapters={"base": runs["sailor"]})
     with pytest.raises(ValueError, match="--adapter needs float32 weights"):
         open_models([base], adapters=runs, weights="int8")

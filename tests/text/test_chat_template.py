@@ -55,7 +55,7 @@ def test_missing_special_token_is_undefined():
 
 
 def test_parts_mark_answers():
-    parts = ChatTemplate(source=TEMPLATES["chatml"]).parts([USER, ANSWER, USER, ANSWER])
+    (parts,) = ChatTemplate(source=TEMPLATES["chatml"]).examples([USER, ANSWER, USER, ANSWER])
     assert parts == [
         ("<|im_start|>user\n Hi <b>\n\nthere <|im_end|>\n<|im_start|>assistant\n", False),
         ("Yo<|im_end|>\n", True),
@@ -69,7 +69,7 @@ def test_parts_mark_answers():
 def test_parts_concatenate_to_rendered_text(name):
     template = ChatTemplate(source=TEMPLATES[name], bos_token="<s>", eos_token="</s>")
     messages = [USER, ANSWER]
-    parts = template.parts(messages)
+    (parts,) = template.examples(messages)
     assert "".join(text for text, _ in parts) == template.render(messages)
     assert [is_answer for _, is_answer in parts] == [False, True]
     assert "Yo" in parts[1][0]
@@ -77,8 +77,21 @@ def test_parts_concatenate_to_rendered_text(name):
 
 def test_rejects_template_that_changes_earlier_text():
     source = "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}"
-    with pytest.raises(ValueError, match="does not continue its text where an answer is added"):
-        ChatTemplate(source=source).parts([USER, ANSWER])
+    with pytest.raises(ValueError, match="does not write an answer after the prompt that asks"):
+        ChatTemplate(source=source).examples([USER, ANSWER])
+
+
+def test_each_answer_has_its_own_text_where_a_template_rewrites_earlier_ones():
+    source = (
+        "{% for m in messages %}{{ m.role[0] }}:"
+        "{% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}{{ m.content }}\n"
+        "{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+    )
+    asked = [{"role": "user", "content": "x"}, ANSWER, {"role": "user", "content": "y"}, ANSWER]
+    assert ChatTemplate(source=source).examples(asked) == [
+        [("u:x\na:", False), ("<think></think>Yo\n", True)],
+        [("u:x\na:Yo\nu:y\na:", False), ("<think></think>Yo\n", True)],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -18,33 +18,33 @@ KEYS = "CLEARFORMER_API_KEYS"
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve models over HTTP, with the routes of the OpenAI API and more."""
+    """Serve models over HTTP with the OpenAI API."""
 
     folders: tyro.conf.Positional[tuple[Path, ...]]
     """Runs, Hugging Face folders, or exported files; the folder's name is the model's.
     """
     adapter: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """NAME=RUN: serve the model with the adapter of this run too, under this name; may be given
-    several times."""
+    """NAME=RUN: also serve the model with the adapter of this run, under this name; may be
+    repeated."""
     host: str = "127.0.0.1"
-    """Address to listen on; one that other machines can reach needs --api-keys."""
+    """Address to listen on; any but loopback needs --api-keys."""
     port: int = 8000
-    """Port to listen on; 0: a free one."""
+    """Port to listen on; 0 chooses a free one."""
     api_keys: Path | None = None
-    """File with an API key on each line; none: those in $CLEARFORMER_API_KEYS, with commas between
-    them, if any."""
+    """File with one API key on each line; default: the comma-separated keys in
+    $CLEARFORMER_API_KEYS, if set."""
     max_batch: int = 16
-    """Texts that a model generates side by side."""
+    """Largest number of texts generated in one batch."""
     max_queue: int = 256
-    """Texts that wait for a place; more are refused with status 429."""
+    """Largest number of waiting texts; further ones get status 429."""
     max_tokens: int = 4096
-    """Largest max_tokens of a request."""
+    """Largest max_tokens that a request may ask for."""
     timeout: float = 600.0
-    """Seconds for one request."""
+    """Time limit of a request, in seconds."""
     drain_seconds: float = 30.0
-    """Seconds for requests in progress to end, after SIGTERM or Ctrl-C."""
+    """Time for running requests to finish after SIGTERM or Ctrl-C, in seconds."""
     device: str = "cpu"
-    """Where to compute: cpu, cuda, mps, or auto for the fastest that there is."""
+    """Device: cpu, cuda, mps, or auto for the fastest available."""
     weights: Weights = "float32"
     """int8: smaller and faster on a CPU, slightly less accurate; int4: smaller still."""
 

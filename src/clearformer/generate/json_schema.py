@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 MAX_DEPTH = 16
@@ -21,7 +22,13 @@ CHARACTER = r'([^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})'
 DIGITS = "(0|[1-9][0-9]{0,15})"
 INTEGER = f"-?{DIGITS}"
 NUMBER = rf"-?{DIGITS}(\.[0-9]{{1,15}})?([eE][+\-]?[0-9]{{1,3}})?"
-DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][48]|[2468]0|[13579][26])00)"
+DATE = (
+    r"(([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"  # the year 0000 is in no calendar
+    "-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
+    "|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+    f"|02-(0[1-9]|1[0-9]|2[0-8]))|{LEAP_YEAR}-02-29)"
+)
 TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](Z|[+\-][0-9]{2}:[0-9]{2})"
 HEX = "[0-9a-f]"
 FORMATS = {
@@ -95,18 +102,20 @@ class _Schemas:
             raise ValueError(
                 f"{where} is nested deeper than {MAX_DEPTH} levels: flatten the schema"
             )
-        if schema is True or schema == {}:
-            return _any_value(max(1, FREE_DEPTH - depth))
         if schema is False:
             raise _unmet(where, "it is false, which allows no value")
-        if not isinstance(schema, Mapping):
+        if schema is not True and not isinstance(schema, Mapping):
             raise ValueError(f"{where} is {schema!r:.60}, but a schema must be an object")
+        if schema is True or NOTES.issuperset(schema):
+            return _any_value(max(1, FREE_DEPTH - depth))
         if "$ref" in schema:
             return self._reference(schema, where, depth)
         for name in ("anyOf", "oneOf"):
             if name in schema:
                 _require_keywords(schema, {name}, where)
                 parts = _list_of(schema[name], f"{where}.{name}")
+                if name == "oneOf":
+                    self._require_disjoint(parts, where)
                 patterns = (
                     self.pattern(part, f"{where}.{name}[{place}]", depth + 1)
                     for place, part in enumerate(parts)
@@ -121,8 +130,10 @@ class _Schemas:
         return self._typed(schema, where, depth)
 
     def _typed(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
-        kinds = schema.get("type", "object" if "properties" in schema else None)
-        names = _type_names(kinds, where)
+        if "type" not in schema and "properties" not in schema:
+            _require_keywords(schema, set().union(*KEYWORDS.values()), where)
+            raise ValueError(f"{where} has no type: add one of {', '.join(KEYWORDS)}")
+        names = _type_names(schema.get("type", "object"), where)
         _require_keywords(schema, {"type"}.union(*(KEYWORDS[kind] for kind in names)), where)
         makers: dict[str, Callable[[], str]] = {
             "object": lambda: self._object(schema, where, depth),
@@ -147,16 +158,61 @@ class _Schemas:
             )
         if (name, depth) in self.followed:
             return self.followed[name, depth]
-        target: Any = self.root
-        for part in name[2:].split("/"):
-            if not isinstance(target, Mapping) or part not in target:
-                raise ValueError(f"{where}.$ref is {name!r:.60}, which the schema does not have")
-            target = target[part]
         self.open.append(name)
-        found = self.pattern(target, name, depth + 1)
+        found = self.pattern(self._target(name, where), name, depth + 1)
         self.open.pop()
         self.followed[name, depth] = found
         return found
+
+    def _target(self, name: str, where: str) -> Any:
+        """The schema that a reference names."""
+        target: Any = self.root
+        for part in name[2:].split("/"):
+            part = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(target, Mapping) or part not in target:
+                raise ValueError(f"{where}.$ref is {name!r:.60}, which the schema does not have")
+            target = target[part]
+        return target
+
+    def _require_disjoint(self, parts: Sequence[Any], where: str) -> None:
+        """Raise ValueError unless no value can follow two of the schemas of `oneOf`."""
+        for (first, one), (second, other) in combinations(enumerate(parts), 2):
+            if not self._disjoint(one, other, 0):
+                raise ValueError(
+                    f"{where}.oneOf[{first}] and [{second}] may both allow the same value: use "
+                    f"anyOf, or give each a property with a different const"
+                )
+
+    def _disjoint(self, one: Any, other: Any, depth: int) -> bool:
+        """Whether it is certain that no value follows both schemas."""
+        one, other = self._followed(one), self._followed(other)
+        if not isinstance(one, Mapping) or not isinstance(other, Mapping) or depth > MAX_DEPTH:
+            return False
+        types = _possible_types(one), _possible_types(other)
+        if types[0].isdisjoint(types[1]):
+            return True
+        values = _possible_values(one), _possible_values(other)
+        if values[0] is not None and values[1] is not None:
+            return values[0].isdisjoint(values[1])
+        members = one.get("properties"), other.get("properties")
+        if types != ({"object"}, {"object"}) or not all(isinstance(m, Mapping) for m in members):
+            return False
+        shared = [name for name in members[0] if name in members[1]]
+        required = [each.get("required", []) for each in (one, other)]
+        return any(
+            all(isinstance(names, list) and name in names for names in required)
+            and self._disjoint(members[0][name], members[1][name], depth + 1)
+            for name in shared
+        )
+
+    def _followed(self, schema: Any) -> Any:
+        """The schema that a chain of references leads to."""
+        for _ in range(MAX_DEPTH):
+            name = schema.get("$ref") if isinstance(schema, Mapping) else None
+            if not isinstance(name, str) or not name.startswith("#/"):
+                return schema
+            schema = self._target(name, "schema")
+        return None
 
     def _object(self, schema: Mapping[str, Any], where: str, depth: int) -> str:
         properties = schema.get("properties", {})
@@ -166,7 +222,7 @@ class _Schemas:
         if len(properties) > MAX_PROPERTIES:
             raise ValueError(f"{where} has more than {MAX_PROPERTIES} properties: use fewer")
         for name in required:
-            if name not in properties:
+            if not isinstance(name, str) or name not in properties:
                 raise _unmet(where, f"it requires {name!r:.60}, which is not among its properties")
         additional = schema.get("additionalProperties", True)
         if not properties:
@@ -222,6 +278,30 @@ def _types_of(value: object) -> set[str]:
     return TYPES[int] if whole else TYPES.get(type(value), set())
 
 
+def _possible_types(schema: Mapping[str, Any]) -> set[str]:
+    """The types that values of a schema may have; `number` includes `integer`."""
+    values = _possible_values(schema)
+    if values is not None:
+        return {{"number": "integer"}.get(kind, kind) for kind, _ in values}
+    kinds = schema.get("type", "object" if "properties" in schema else list(KEYWORDS))
+    names = kinds if isinstance(kinds, list) else [kinds]
+    return {"integer" if name == "number" else str(name) for name in names}
+
+
+def _possible_values(schema: Mapping[str, Any]) -> set[tuple[str, str]] | None:
+    """Type and JSON text of the values of `const` or `enum`; None if others are allowed too."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(values, list):
+        return None
+    found = set()
+    for value in values:
+        whole = isinstance(value, float) and value.is_integer()
+        value = int(value) if whole else value
+        kind = "array" if isinstance(value, list) else min(TYPES.get(type(value), {"null"}))
+        found.add((kind, json.dumps(value, sort_keys=True)))
+    return found
+
+
 def _type_names(kinds: object, where: str) -> list[str]:
     names: list[Any] = kinds if isinstance(kinds, list) else [kinds]
     for kind in names:
@@ -235,7 +315,7 @@ def _type_names(kinds: object, where: str) -> list[str]:
 def _string(schema: Mapping[str, Any], where: str) -> str:
     if "format" in schema:
         _require_keywords(schema, {"type", "format"}, where)
-        if schema["format"] not in FORMATS:
+        if schema["format"] not in list(FORMATS):  # a list: the format may be any JSON value
             raise ValueError(
                 f"{where}.format is {schema['format']!r:.60}, but it must be one of "
                 f"{', '.join(FORMATS)}, or left out"
@@ -265,10 +345,13 @@ def _integer(schema: Mapping[str, Any], where: str) -> str:
 
 
 def _bounds(schema: Mapping[str, Any], low: str, high: str, where: str) -> tuple[int, int | None]:
+    for name in (low, high):
+        value = schema.get(name, 0)
+        if type(value) is not int or value < 0:
+            raise ValueError(
+                f"{where}.{name} is {value!r:.40}, but it must be a whole number of at least 0"
+            )
     least, most = schema.get(low, 0), schema.get(high)
-    for name, value in ((low, least), (high, most)):
-        if value is not None and (type(value) is not int or value < 0):
-            raise ValueError(f"{where}.{name} is {value!r:.40}, but it must be a number from 0 on")
     if most is not None and least > most:
         raise _unmet(where, f"its {low} {least} is above its {high} {most}")
     return least, most

@@ -26,7 +26,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 LOCAL = (*LOOPBACK, "::1")  # not reachable from other machines
 CSP = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
 SAFE_METHODS = ("GET", "HEAD")
-FOREIGN = Problem(403, "foreign_origin", "another site sent this request")
+FOREIGN = Problem(403, "foreign_origin", "a page of another site sent this request: it is refused")
 # A refusal of a request by its headers, or None.
 Authorize = Callable[[Scope, Headers], Response | None]
 
@@ -133,7 +133,7 @@ class AccessMiddleware:
         if scope["method"] not in SAFE_METHODS:
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
-                return self.respond(Problem(403, "content_type", "a POST must be application/json"))
+                return self.respond(wrong_content_type(scope["method"]))
         refusal = self.authorize(scope, headers)
         if refusal is not None:
             return refusal
@@ -141,6 +141,11 @@ class AccessMiddleware:
         if length.isdecimal() and int(length) > self.max_body:
             return self.respond(body_too_big(self.max_body))
         return None
+
+
+def wrong_content_type(method: str) -> Problem:
+    message = f"a {method} must have the header Content-Type: application/json"
+    return Problem(415, "content_type", message)
 
 
 def body_too_big(limit: int) -> Problem:

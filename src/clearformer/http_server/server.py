@@ -104,7 +104,10 @@ LOGGING: dict[str, Any] = {
     "disable_existing_loggers": False,
     "formatters": {"escaped": {"()": EscapedFormatter, "fmt": "%(levelname)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "escaped"}},
-    "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
+    "loggers": {
+        "uvicorn": {"handlers": ["stderr"], "propagate": False},
+        "asyncio": {"level": "ERROR"},  # it warns of clients that have gone
+    },
 }
 
 

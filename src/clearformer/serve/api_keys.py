@@ -29,7 +29,7 @@ class ApiKeys:
             if len(key) < MIN_SECRET or not key.isascii() or key != key.strip():
                 raise ValueError(
                     f"API key {number} has {len(key)} characters, but it must have at least "
-                    f"{MIN_SECRET} of ASCII without spaces around it: such as "
+                    f"{MIN_SECRET} ASCII characters and no spaces around them, such as "
                     f"{secrets.token_urlsafe(24)}"
                 )
         # Hashes have one length, so that comparing them tells nothing about a key, not its length.

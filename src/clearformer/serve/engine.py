@@ -74,13 +74,13 @@ class Engine:
             if len(job.sequences) > most:
                 raise bad_field(
                     "n",
-                    f"{len(job.sequences)} texts were asked for, but this server takes at most "
-                    f"{most} at a time: lower n or give fewer prompts",
+                    f"the request asks for {len(job.sequences)} texts, but this server takes at "
+                    f"most {most} at a time: lower n or give fewer prompts",
                 )
             free = self.limits.max_batch - len(self.running)
             if len(self.waiting) + len(job.sequences) > self.limits.max_queue + max(0, free):
                 raise busy(
-                    f"{len(self.waiting)} texts are waiting for {self.name} already",
+                    f"the queue of {self.name} is full ({len(self.waiting)} texts are waiting)",
                     self.limits.max_queue,
                 )
             self.waiting.extend((job, sequence) for sequence in job.sequences)
@@ -103,7 +103,7 @@ class Engine:
             self._require_open()
             if not begun and len(self.calls) > self.limits.max_queue:  # one is about to run
                 raise busy(
-                    f"{len(self.calls)} calls are waiting for {self.name} already",
+                    f"the queue of {self.name} is full ({len(self.calls)} calls are waiting)",
                     self.limits.max_queue,
                 )
             self.calls.append((function, future))
@@ -145,7 +145,7 @@ class Engine:
         self.thread.join(CLOSE_SECONDS)
         if self.thread.is_alive():
             logging.getLogger("uvicorn.error").error(
-                "%s is still busy after %g s: its work is dropped", self.name, CLOSE_SECONDS
+                "%s is still busy after %g s: its requests are dropped", self.name, CLOSE_SECONDS
             )
             self._stop()
 
@@ -164,6 +164,7 @@ class Engine:
     def _work(self) -> None:
         while True:
             with self.wake:
+                self._set_gauges()  # also of the last step before a pause
                 while not (
                     self.closing or self.waiting or self.running or self.calls or self.cancelled
                 ):
@@ -173,14 +174,17 @@ class Engine:
                 self._drop_cancelled()
                 self._admit()
                 call = self.calls.popleft() if self.calls else None
-                self.metrics.running.labels(self.name).set(len(self.running))
-                self.metrics.waiting.labels(self.name).set(len(self.waiting))
+                self._set_gauges()
             if call is not None:
                 _run(*call)
             del call  # release a large result
             if self.running:
                 self._step()
         self._stop()
+
+    def _set_gauges(self) -> None:
+        self.metrics.running.labels(self.name).set(len(self.running))
+        self.metrics.waiting.labels(self.name).set(len(self.waiting))
 
     def _drop_cancelled(self) -> None:
         if not self.cancelled:
@@ -268,7 +272,10 @@ def _run(function: Callable[[], Any], future: Future[Any]) -> None:
 
 def timed_out(seconds: float) -> Problem:
     return Problem(
-        504, "timed_out", f"the request took longer than {seconds:g} s", hint="ask for less"
+        504,
+        "timed_out",
+        f"the request took longer than {seconds:g} s",
+        hint="lower max_tokens or n",
     )
 
 

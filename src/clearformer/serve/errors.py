@@ -14,7 +14,6 @@ KINDS = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    413: "invalid_request_error",
     429: "rate_limit_error",
 }
 RETRY_SECONDS = "1"
@@ -28,11 +27,15 @@ def error_body(problem: Problem) -> dict[str, object]:
     return {
         "error": {
             "message": message,
-            "type": KINDS.get(api_status(problem), "server_error"),
+            "type": error_type(api_status(problem)),
             "param": details.get("field"),
             "code": details["code"],
         }
     }
+
+
+def error_type(status: int) -> str:
+    return KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
 def api_status(problem: Problem) -> int:

@@ -8,13 +8,13 @@ MAX_BODY_BYTES = 8 * 2**20
 MAX_CONNECTIONS = 2048
 MAX_PROMPT = 2**20  # characters, or token ids
 MAX_TEXTS = 2048  # of one request for embeddings, classes, fillings or translations
-CALL_ITEMS = 32  # of these that are computed at a time, so that others do not wait for all
+CALL_ITEMS = 32  # computed at a time, so that other requests do not wait for all of them
 MAX_CHOICES = 128  # texts of one request for completions
 MAX_STOPS = 16
 MAX_LOGPROBS = 20
 MAX_CONSTRAINTS = 32  # compiled schemas that each model keeps
 CLOSE_SECONDS = 10.0  # for a step or a call to end, when the server closes
-THREADS = 8  # that encode prompts and compile schemas
+THREADS = 8  # threads that encode prompts and compile schemas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +22,15 @@ class ServeLimits:
     """The limits that a user may change."""
 
     max_batch: int = 16
-    """Texts that a model generates side by side."""
+    """Largest number of texts generated in one batch."""
     max_queue: int = 256
-    """Texts that wait for a place; more are refused with 429."""
+    """Largest number of waiting texts; further ones get status 429."""
     max_tokens: int = 4096
-    """Largest max_tokens of a request."""
+    """Largest max_tokens that a request may ask for."""
     timeout: float = 600.0
-    """Seconds for one request."""
+    """Time limit of a request, in seconds."""
     drain_seconds: float = 30.0
-    """Seconds for requests in progress to end, after SIGTERM."""
+    """Time for running requests to finish after SIGTERM, in seconds."""
 
     def __post_init__(self) -> None:
         require_int("max_batch", self.max_batch, 1, 1024)

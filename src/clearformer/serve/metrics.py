@@ -20,7 +20,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         register = self.registry
         self.requests = Counter(
-            "clearformer_requests", "Responses", ["route", "status"], registry=register
+            "clearformer_requests", "HTTP responses", ["route", "status"], registry=register
         )
         self.seconds = Histogram(
             "clearformer_request_seconds",
@@ -31,27 +31,27 @@ class Metrics:
         )
         self.first_token = Histogram(
             "clearformer_first_token_seconds",
-            "Time from a text's arrival to its first token",
+            "Time from a request to the first token of a text",
             ["model"],
             buckets=SECONDS,
             registry=register,
         )
         self.batch = Histogram(
             "clearformer_batch_texts",
-            "Texts in a step",
+            "Batch size of a decoding step",
             ["model"],
             buckets=ROWS,
             registry=register,
         )
         self.prompt_tokens = Counter(
-            "clearformer_prompt_tokens", "Tokens read", ["model"], registry=register
+            "clearformer_prompt_tokens", "Prompt tokens", ["model"], registry=register
         )
         self.generated_tokens = Counter(
-            "clearformer_generated_tokens", "Tokens generated", ["model"], registry=register
+            "clearformer_generated_tokens", "Generated tokens", ["model"], registry=register
         )
         self.abandoned = Counter(
             "clearformer_abandoned_texts",
-            "Texts whose client has gone, or whose time was over",
+            "Texts cancelled because the client disconnected or the time limit was reached",
             ["model"],
             registry=register,
         )
@@ -59,7 +59,7 @@ class Metrics:
             "clearformer_running_texts", "Texts being generated", ["model"], registry=register
         )
         self.waiting = Gauge(
-            "clearformer_waiting_texts", "Texts waiting for a place", ["model"], registry=register
+            "clearformer_waiting_texts", "Texts waiting in the queue", ["model"], registry=register
         )
         self.in_flight = 0  # requests that have not been answered
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from clearformer.serve.limits import (
     MAX_CHOICES,
@@ -16,10 +17,23 @@ from clearformer.serve.limits import (
 
 Name = Annotated[str, Field(max_length=500)]
 Text = Annotated[str, Field(max_length=MAX_PROMPT)]
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=MAX_PROMPT)]
+Id = Annotated[int, Field(ge=0, lt=2**31)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=MAX_PROMPT)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
 Stops = Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=MAX_STOPS)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def only(value: object) -> AfterValidator:
+    """Accepts a field that is not supported if it has no effect."""
+
+    def check(given: object) -> object:
+        if given != value:
+            shown, wanted = json.dumps(given), json.dumps(value)
+            raise ValueError(f"is {shown}, but only {wanted} is supported: leave it out")
+        return given
+
+    return AfterValidator(check)
 
 
 class Body(BaseModel):
@@ -59,7 +73,7 @@ class GenerationRequest(Body):
     min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[Number, Field(gt=0, le=100)] | None = None
     frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
-    presence_penalty: Annotated[Number, Field(ge=0, le=0)] | None = None
+    presence_penalty: Annotated[Number, only(0)] | None = None
     stop: Annotated[str, Field(max_length=1000)] | Stops | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stream: bool | None = None
@@ -79,8 +93,8 @@ class CompletionRequest(GenerationRequest):
         | Annotated[list[Ids], Field(min_length=1, max_length=MAX_CHOICES)]
     )
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    echo: Literal[False] | None = None
-    best_of: Annotated[int, Field(ge=1, le=1)] | None = None
+    echo: Annotated[bool, only(False)] | None = None
+    best_of: Annotated[int, only(1)] | None = None
 
 
 class ChatRequest(GenerationRequest):
@@ -92,7 +106,7 @@ class ChatRequest(GenerationRequest):
 
 class EmbeddingRequest(Body):
     model: Name
-    input: Text | Ids | Texts | Annotated[list[Ids], Field(max_length=MAX_TEXTS)]
+    input: Text | Ids | Texts | Annotated[list[Ids], Field(min_length=1, max_length=MAX_TEXTS)]
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = None
     user: Name | None = None

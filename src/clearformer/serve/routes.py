@@ -1,4 +1,4 @@
-"""The routes: OpenAI's, those for other kinds of models, and those for whoever runs the server."""
+"""The routes: the OpenAI API, other kinds of models, and monitoring."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 
 @openai.get("/models")
 async def models(service: CurrentService) -> dict[str, Any]:
-    """List the models, and what each can be asked for."""
+    """List the models, and what each can do."""
     return {"object": "list", "data": [_about(service, id) for id in service.models]}
 
 
@@ -59,7 +59,7 @@ def _about(service: CurrentService, id: str) -> dict[str, Any]:
 async def completions(
     service: CurrentService, http: Request, request: CompletionRequest
 ) -> Response:
-    """Continue one or several texts."""
+    """Generate the continuation of one or several texts."""
     served = service.model(request.model)
     sequences = await run_in_threadpool(served.completion_sequences, request)
     form = Completions(served.model.tokenizer, request.logprobs)
@@ -70,7 +70,7 @@ async def completions(
 async def chat_completions(
     service: CurrentService, http: Request, request: ChatRequest
 ) -> Response:
-    """Answer a conversation, by the chat template of the model."""
+    """Answer a conversation, using the chat template of the model."""
     served = service.model(request.model)
     sequences = await run_in_threadpool(served.chat_sequences, request)
     form = Chat(served.model.tokenizer, request.logprobs)
@@ -94,9 +94,7 @@ async def embeddings(service: CurrentService, request: EmbeddingRequest) -> Resp
     batch = [given] if single else given
     if any(not text for text in batch):
         raise bad_field("input", "a text is empty, so it has no vector: leave it out")
-    vectors = await served.engine.call_in_parts(
-        lambda part: list(served.model.embeddings(part).vectors.float().numpy()), batch
-    )  # for each text (E,)
+    vectors = await served.engine.call_in_parts(served.vectors, batch)  # for each text (E,)
     data = [
         {"object": "embedding", "index": place, "embedding": _encoded(vector, request)}
         for place, vector in enumerate(vectors)
@@ -181,12 +179,12 @@ async def translate(service: CurrentService, request: TranslateRequest) -> Respo
 
 @operation.get("/health")
 async def health(service: CurrentService) -> Response:
-    """Whether the server takes requests; 503 once it is shutting down. Needs no API key."""
+    """Health check: 200, or 503 while the server shuts down. Needs no API key."""
     status = "draining" if service.draining else "ok"
     return JSONResponse({"status": status}, status_code=503 if service.draining else 200)
 
 
 @operation.get("/metrics")
 async def metrics(service: CurrentService) -> Response:
-    """Counters in the text format of Prometheus."""
+    """Metrics in the Prometheus text format."""
     return Response(service.metrics.text(), media_type=CONTENT_TYPE)

@@ -1,7 +1,8 @@
-"""A model behind the server: requests become sequences, within its limits."""
+"""A served model: turns requests into sequences, within the server's limits."""
 
 from __future__ import annotations
 
+import copy
 import json
 import secrets
 import threading
@@ -49,11 +50,11 @@ class ServedModel:
 
     def __init__(self, id: str, model: Model, limits: ServeLimits, metrics: Metrics) -> None:
         self.id = id
-        self.model = model
+        self.model = renamed(model, id)
         self.limits = limits
         self.writer: LanguageModel | None = None
         if "generate" in model.config.verbs:
-            self.writer = model.language_model()
+            self.writer = self.model.language_model()
         self.engine = Engine(id, self.writer, limits, metrics)
         self._constraints: OrderedDict[str, Constraint] = OrderedDict()
         self._lock = threading.Lock()
@@ -70,6 +71,17 @@ class ServedModel:
         if self.model.tokenizer is None:
             raise Problem(400, "unsupported_model", f"{self.id} has no tokenizer", field="model")
         return [texts] if isinstance(texts, str) else list(texts)
+
+    def vectors(self, texts: Sequence[Any]) -> list[Any]:
+        """The vector of each text, as an array; Problem for a text that would be cut."""
+        found = self.model.embeddings(texts)
+        if found.cut:
+            raise bad_field(
+                "input",
+                f"a text has more tokens than {self.id} reads ({self.model.config.length:,}): "
+                f"divide it into shorter ones",
+            )
+        return list(found.vectors.float().numpy())
 
     # --- generation ----------------------------------------------------------------------------
 
@@ -121,8 +133,8 @@ class ServedModel:
         if not prompts or len(prompts) * samples > MAX_CHOICES:
             raise bad_field(
                 "n",
-                f"{len(prompts)} prompts with {samples} texts each were asked for, but a request "
-                f"may have 1 to {MAX_CHOICES} texts",
+                f"the request asks for {samples} texts for each of {len(prompts)} prompts, but at "
+                f"most {MAX_CHOICES} texts are allowed: lower n or give fewer prompts",
             )
         seed = secrets.randbits(63) if request.seed is None else request.seed
         base = self._config(request)
@@ -194,6 +206,13 @@ class ServedModel:
             while len(self._constraints) > MAX_CONSTRAINTS:
                 self._constraints.popitem(last=False)
         return made
+
+
+def renamed(model: Model, name: str) -> Model:
+    """The same model; its messages call it by the name that clients use, not by its folder."""
+    found = copy.copy(model)
+    found.config, found.path = replace(model.config, name=name), None
+    return found
 
 
 def _schema_message(message: str) -> str:

@@ -67,7 +67,7 @@ def open_models(
     for path in paths:
         name = Path(path).resolve().name.removesuffix(".safetensors").removesuffix(".gguf")
         if name in models:
-            raise ValueError(f"two models are called {name}: rename the folder of one")
+            raise ValueError(f"two models have the name {name}: rename the folder of one")
         model = load(path, device=device, weights=weights)
         if model.device.type == "cpu" and weights == "float32":
             # Packed for at least two rows, which then cost the same as one (docs/adr, 18).
@@ -81,7 +81,7 @@ def open_models(
             raise ValueError("--adapter needs float32 weights: leave --weights out")
         for name, path in adapters.items():
             if name in models:
-                raise ValueError(f"two models are called {name}: give the adapter another name")
+                raise ValueError(f"two models have the name {name}: give the adapter another name")
             models[name] = _with_adapter(base, Path(path), max(2, max_batch))
     return models
 
@@ -131,7 +131,7 @@ def make_server(
     api_keys: Sequence[str] = (),
     limits: ServeLimits = ServeLimits(),
 ) -> Server:
-    """A server for these models, bound to its port; `serve_here` or `in_background` starts it."""
+    """A server for these models, bound to its port; start it by `serve_here` or `in_background`."""
     if not 0 <= port <= 65_535:
         raise ValueError(f"port is {port}, but it must be from 0 to 65535")
     require_keys(host, api_keys)

@@ -62,17 +62,18 @@ def encode_conversations(
     examples, cut, left_out = [], 0, 0
     for row, text in enumerate(table.texts):
         try:
-            parts = template.parts(data.parse_conversation(text))
+            texts = template.examples(data.parse_conversation(text))
         except ValueError as problem:
             raise ValueError(f"{table.name}, conversation {row + 1}: {problem}") from None
-        ids, learned = _encode(parts, tokenizer)
-        targets = np.where(learned, ids, IGNORE)[1:]
-        tokens, targets = ids[:-1][:length], targets[:length]
-        cut += len(ids) - 1 > length
-        if (targets != IGNORE).any():
-            examples.append(data.Example(tokens, targets))
-        else:
-            left_out += 1
+        for parts in texts:
+            ids, learned = _encode(parts, tokenizer)
+            targets = np.where(learned, ids, IGNORE)[1:]
+            tokens, targets = ids[:-1][:length], targets[:length]
+            cut += len(ids) - 1 > length
+            if (targets != IGNORE).any():
+                examples.append(data.Example(tokens, targets))
+            else:
+                left_out += 1
     if not examples:
         raise ValueError(
             f"{table.name}: no answer begins within the first {length} tokens of its conversation, "

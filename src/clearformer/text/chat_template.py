@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from clearformer.text.conversations import check_messages
 
 MAX_TEMPLATE = 200_000  # characters
+Part = tuple[str, bool]  # a text, and whether it is an answer
 
 # For a model that has none: markers that no tokenizer needs to know.
 DEFAULT = (
@@ -59,29 +61,36 @@ class ChatTemplate:
 
         check_template(self.source)
 
-    def parts(self, messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool]]:
-        """The text of a conversation in parts, each with whether it is an answer.
+    def examples(self, messages: Sequence[Mapping[str, Any]]) -> list[list[Part]]:
+        """The texts that teach the answers of a conversation, each in parts.
 
         An answer is what follows the text that the template makes of all messages before it, with
         the beginning of an answer; so a model learns to write exactly what it will be asked for.
+        Usually one text has all answers. Some templates write earlier messages differently once
+        others follow (Qwen3 drops the reasoning of earlier answers): then each answer has a text
+        of its own.
         """
         messages = check_messages(messages, answered=True)
-        parts: list[tuple[str, bool]] = []
-        done = ""
+        turns: list[tuple[str, str]] = []  # of each answer: the prompt, and the text with it
         for place, message in enumerate(messages):
             if message["role"] != "assistant":
                 continue
             prompt = self.render(messages[:place], add_generation_prompt=True)
             text = self.render(messages[: place + 1])
-            if not prompt.startswith(done) or not text.startswith(prompt):
+            if not text.startswith(prompt):
                 raise ValueError(
-                    "the chat template does not continue its text where an answer is added, so "
-                    "answers cannot be told from prompts: use another template, or conversations "
-                    "with one answer"
+                    "the chat template does not write an answer after the prompt that asks for it, "
+                    "so answers cannot be told from prompts: use another template"
                 )
+            turns.append((prompt, text))
+        if any(not later.startswith(text) for (_, text), (later, _) in pairwise(turns)):
+            return [[(prompt, False), (text[len(prompt) :], True)] for prompt, text in turns]
+        parts: list[Part] = []
+        done = ""
+        for prompt, text in turns:
             parts += [(prompt[len(done) :], False), (text[len(prompt) :], True)]
             done = text
-        return parts
+        return [parts]
 
     def answer_end(self) -> str:
         """The text after an answer, such as an end token, without white space around it."""
