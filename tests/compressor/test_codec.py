@@ -8,6 +8,7 @@ import torch
 from clearformer.compressor import container
 from clearformer.compressor.codec import compress, decompress
 from clearformer.compressor.online import Online
+from clearformer.compressor.protocols import Windows
 from clearformer.model import Model
 from clearformer.text import BytePairs, Bytes, Words
 
@@ -150,6 +151,16 @@ def test_rejects_headers_of_other_machine(byte_model, text, tmp_path, changes, s
     with pytest.raises(ValueError, match=sentence):
         decompress(wrong, byte_model(), out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rejects_machine_that_only_reads_windows_again_differently(byte_model, text, monkeypatch):
+    """It computes single steps alike, but not the beginning of a window, which is read at once."""
+    model, reread = byte_model(), Windows.reread
+    short, long = compress(text[:12], model).data, compress(text, model).data
+    monkeypatch.setattr(Windows, "reread", lambda *given: reread(*given) * 1.001)
+    with pytest.raises(ValueError, match="this machine computes other probabilities"):
+        decompress(long, model)
+    assert decompress(short, model) == text[:12]  # of a single window, so nothing is read again
 
 
 def test_rejects_other_model_and_tokenizer(byte_model, text, prose):

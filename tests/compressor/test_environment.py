@@ -15,15 +15,17 @@ def test_coder_version():
 
 def test_fixed_sets_and_restores_settings():
     torch.set_float32_matmul_precision("high")
+    torch.set_deterministic_debug_mode("warn")
     try:
         with environment.fixed(3):
             assert torch.get_num_threads() == 3
             assert torch.get_float32_matmul_precision() == "highest"
-            assert torch.are_deterministic_algorithms_enabled()
+            assert torch.get_deterministic_debug_mode() == 2  # an error, not a warning
             assert not torch.utils.deterministic.fill_uninitialized_memory
         assert torch.get_num_threads() == 1
         assert torch.get_float32_matmul_precision() == "high"
-        assert not torch.are_deterministic_algorithms_enabled()
+        assert torch.get_deterministic_debug_mode() == 1
         assert torch.utils.deterministic.fill_uninitialized_memory
     finally:
         torch.set_float32_matmul_precision("highest")
+        torch.set_deterministic_debug_mode("default")

@@ -13,6 +13,17 @@ def language_model(model):
     return LanguageModel(model.module, model.config, model.run_config.generation, model.tokenizer)
 
 
+def stepwise_bits(protocol, model, table, counts):
+    predictor = protocol.predictor(model, len(table), None)
+    bits = 0.0
+    for place in range(table.shape[1] - 1):
+        scores = predictor.read(table[:, place]).double().log_softmax(-1)
+        following = torch.from_numpy(table[:, place + 1])[:, None]
+        real = torch.from_numpy(counts > place + 1)
+        bits -= float(scores.gather(1, following)[real, 0].sum()) / np.log(2)
+    return bits
+
+
 def rows(data, streams):
     tokens = np.frombuffer(data, np.uint8).astype(np.int64)
     starts, counts = cut(tokens, streams)
@@ -28,14 +39,26 @@ def test_stepwise_bits_equal_window_bits(byte_model, text, family):
     model = language_model(byte_model(family))
     protocol = protocol_for(model.config)
     table, counts = rows(text[:145], 3)
-    predictor = protocol.predictor(model, 3, None)
-    bits = 0.0
-    for place in range(table.shape[1] - 1):
-        scores = predictor.read(table[:, place]).double().log_softmax(-1)
-        following = torch.from_numpy(table[:, place + 1])[:, None]
-        real = torch.from_numpy(counts > place + 1)
-        bits -= float(scores.gather(1, following)[real, 0].sum()) / np.log(2)
+    bits = stepwise_bits(protocol, model, table, counts)
     assert claim(model, protocol, table, counts) == pytest.approx(bits, rel=1e-5)
+
+
+@pytest.mark.parametrize("family", ["modern", "sparse"])
+def test_beginnings_of_windows_are_read_in_chunks(byte_model, text, family, monkeypatch):
+    model = language_model(byte_model(family))
+    protocol = protocol_for(model.config)
+    table, counts = rows(text[:145], 3)
+    whole = stepwise_bits(protocol, model, table, counts)
+    monkeypatch.setattr(protocols, "READ_AT_ONCE", 7)
+    shapes, hidden = set(), type(model.module).hidden
+
+    def spy(self, tokens, *rest, **more):
+        shapes.add(tuple(tokens.shape))
+        return hidden(self, tokens, *rest, **more)
+
+    monkeypatch.setattr(type(model.module), "hidden", spy)
+    assert stepwise_bits(protocol, model, table, counts) == pytest.approx(whole, rel=1e-5)
+    assert max(shapes) == (3, 2)  # of the 7 tokens that are read again in each stream
 
 
 @pytest.mark.parametrize(("context", "stride"), [(12, 6), (12, 12), (12, 1), (7, 3), (100, 50)])

@@ -1,5 +1,7 @@
 """Batched equals single, chunked equals whole, cached equals uncached, for every kind of model."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.sequence import GenerationConfig
 from clearformer.generate.stream import generate, generate_many
+from clearformer.inference.caches import inference_caches
 
 POSITIONS = {
     "none": c.NoPosition(),
@@ -130,6 +133,20 @@ def test_shared_prompt_is_prefilled_once(writer, monkeypatch):
     assert logits[0].equal(logits[2])
     for text, token, scores in zip([TEXTS[0], TEXTS[1], TEXTS[0]], [7, 8, 9], after, strict=True):
         assert_near(scores, whole(made, [*text, token]))
+
+
+def test_old_caches_are_freed_before_new_ones_are_made(writer, monkeypatch):
+    decoder = writer("modern").decoder()
+    decoder.prefill(TEXTS, room=2)
+    decoder.step([7, 8, 9])
+    old, made = weakref.ref(decoder.memory[0]), inference_caches
+
+    def make(*given):
+        assert old() is None
+        return made(*given)
+
+    monkeypatch.setattr("clearformer.inference.decoder.inference_caches", make)
+    decoder.prefill(TEXTS, room=2)
 
 
 def test_rejects_invalid_chunk(writer):

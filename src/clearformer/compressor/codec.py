@@ -138,7 +138,7 @@ def compress(
     )
     prepared = arithmetic.prepare(language_model)
     with arithmetic.running(prepared):
-        probe = plan.probe(prepared)
+        probe = plan.probe(prepared, len(pages.tokens))
         encoded, curve = _encode(prepared, plan, pages.tokens, pages.length, progress)
     header = Header(
         name=name,
@@ -193,7 +193,7 @@ def decompress(
         raise ValueError(f"{named} has an invalid header: its code is too short for its tokens")
     prepared = plan.arithmetic.prepare(language_model)
     with plan.arithmetic.running(prepared):
-        if plan.probe(prepared) != header.probe:
+        if plan.probe(prepared, header.tokens) != header.probe:
             raise ValueError(
                 f"{named} cannot be decoded here: this machine computes other probabilities than "
                 f"the one that wrote it, though it looks the same; decode it there"

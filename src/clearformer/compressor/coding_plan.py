@@ -98,14 +98,25 @@ class Plan:
         mixture = self.mixture(model)
         return predictor if mixture is None else MixedPredictor(predictor, mixture)
 
-    def probe(self, model: LanguageModel) -> str:
-        """Hash of the frequencies of fixed tokens: another machine's differ if its sums do."""
+    def probe(self, model: LanguageModel, tokens: int) -> str:
+        """Hash of the frequencies of fixed tokens: another machine's differ if its sums do.
+
+        They are read one by one and, if streams of a text with `tokens` tokens are longer than a
+        window, at once, as the beginning of the next window is.
+        """
         vocabulary, digest = model.config.vocabulary, hashlib.sha256()
         predictor = self.predictor(model, None)
         chance = np.random.Generator(np.random.PCG64(0))
         for _ in range(PROBE_STEPS):
-            tokens = chance.integers(0, vocabulary, self.streams)
-            digest.update(frequencies(predictor.read(tokens)).tobytes())
+            digest.update(
+                frequencies(predictor.read(chance.integers(0, vocabulary, self.streams))).tobytes()
+            )
+        longest = self.protocol.longest
+        if tokens > self.streams * longest:
+            window = chance.integers(0, vocabulary, (self.streams, longest))
+            logits = self.protocol.reread(model, window)
+            if logits is not None:
+                digest.update(frequencies(logits).tobytes())
         return digest.hexdigest()[: container.SHORT]
 
 

@@ -56,12 +56,13 @@ def fixed(threads: int) -> Iterator[None]:
     """Use this many threads and deterministic algorithms inside the context."""
     before = torch.get_num_threads()
     precision = torch.get_float32_matmul_precision()
-    deterministic = torch.are_deterministic_algorithms_enabled()
+    deterministic = torch.get_deterministic_debug_mode()
     fills = _MODE.fill_uninitialized_memory
     try:
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision("highest")
-        torch.use_deterministic_algorithms(True)
+        # As `use_deterministic_algorithms(True)`, which also loads torch's compiler.
+        torch.set_deterministic_debug_mode("error")
         # Deterministic mode would also fill every new tensor, a tenth of a small model's time.
         _MODE.fill_uninitialized_memory = False
         with torch.autocast("cpu", enabled=False):
@@ -69,5 +70,5 @@ def fixed(threads: int) -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(deterministic)
+        torch.set_deterministic_debug_mode(deterministic)
         _MODE.fill_uninitialized_memory = fills

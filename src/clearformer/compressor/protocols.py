@@ -28,9 +28,11 @@ from clearformer.core.heads import IGNORE, at_least_float32
 from clearformer.core.model import Batch
 from clearformer.generate.language_model import LanguageModel
 from clearformer.inference.caches import KVMemory
+from clearformer.inference.decoder import Decoder
 from clearformer.inference.entropy_coder import Ids, Predictor
 
 BitsSoFar = Callable[[int, float], None]  # tokens, and the bits of all of them
+READ_AT_ONCE = 1024  # tokens of all streams: more would take more memory and leave the CPU's caches
 
 
 class Learner(Interface):
@@ -73,6 +75,14 @@ class Windows:
     def predictor(self, model: LanguageModel, streams: int, learner: Learner | None) -> Predictor:
         return _WindowPredictor(model, self, streams, learner)
 
+    def reread(self, model: LanguageModel, tokens: Ids) -> Tensor | None:
+        """Logits (S, V) after the beginning of the window that follows these tokens (S, context).
+
+        None if a protocol reads no token twice.
+        """
+        beginning = tokens[:, self.stride - 1 :]  # and one new token
+        return _decoder(model, len(tokens)).prefill(beginning.tolist(), self.stride - 1)
+
     def windows(self, length: int) -> Iterator[Window]:
         """The windows of streams with `length` tokens."""
         last = length - 1
@@ -90,7 +100,7 @@ class _WindowPredictor:
         self, model: LanguageModel, protocol: Windows, streams: int, learner: Learner | None
     ) -> None:
         self.protocol, self.learner = protocol, learner
-        self.decoder = model.decoder()
+        self.decoder = _decoder(model, streams)
         self.window = np.zeros((streams, protocol.context), dtype=np.int64)
         self.length = 0
 
@@ -112,6 +122,11 @@ class _WindowPredictor:
         return self.decoder.step(tokens.tolist())
 
 
+def _decoder(model: LanguageModel, streams: int) -> Decoder:
+    """A decoder that reads the beginnings of windows in chunks."""
+    return model.decoder(chunk=max(1, READ_AT_ONCE // streams))
+
+
 @dataclass(frozen=True)
 class Segments:
     """Segments of `segment` tokens, each with a memory of the last `memory` before it."""
@@ -125,6 +140,9 @@ class Segments:
 
     def predictor(self, model: LanguageModel, streams: int, learner: Learner | None) -> Predictor:
         return _SegmentPredictor(model, self, streams, learner)
+
+    def reread(self, model: LanguageModel, tokens: Ids) -> Tensor | None:
+        return None
 
     def windows(self, length: int) -> Iterator[Window]:
         last = length - 1

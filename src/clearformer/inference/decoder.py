@@ -82,6 +82,7 @@ class Decoder:
         """As `prefill`, for texts that differ and are continued by `extend` or another decoder."""
         longest = max(map(len, texts))
         self.capacity = longest + room
+        self.memory, self.fast = [], None  # old caches go before new ones take as much memory
         self.memory = inference_caches(
             self.config, len(texts), self.capacity, self.dtype, self.device
         )
