@@ -214,9 +214,10 @@ async def _checkpoints(ask: Ask, model: dict[str, Any], base: dict[str, Any]) ->
         trace = await ask("/api/traces", {**base, "checkpoint": each["id"]})
         if trace:
             await _maps(ask, trace)
-    others = [each["id"] for each in model["checkpoints"] if each["id"] != default]
+    others = [each for each in model["checkpoints"] if each["id"] != default]
+    first = min(others, key=lambda each: int(each["step"]))["id"] if others else default
     a = {"model": base["model"], "checkpoint": default}
-    b = {**a, "checkpoint": others[0] if others else default}
+    b = {**a, "checkpoint": first}
     await ask("/api/compare", {"a": a, "b": b, "text": base["text"]})
 
 

@@ -150,8 +150,23 @@ def test_surprisal_is_mean_of_bits(visit, explorer_server):
     assert abs(visit.numbers("[data-mean]", "data-mean")[0] - sum(bits) / len(bits)) < 1e-4
 
 
-def test_non_generating_model_shows_advice(visit):
+def test_model_that_writes_is_borrowed(visit):
+    page = visit.go("generate", model="classifier", ready="#borrowed")
+    assert "because “classifier” cannot do this" in page.inner_text("#borrowed")
+    page.wait_for_selector("#bars tr[data-p]")
+    page.click("nav.tabs a:has-text('Norm')")
+    page.wait_for_selector("#component")
+    assert "model=classifier" in page.url
+
+
+def test_without_a_model_that_writes_advice_is_shown(visit):
+    def only_classifiers(route):
+        models = [each for each in route.fetch().json() if "classify" in each["tasks"]]
+        route.fulfill(json=models)
+
+    visit.page.route("**/api/models", only_classifiers)
     page = visit.go(
         "generate", model="classifier", ready="[aria-label='This model does not write text']"
     )
+    assert "“classifier” (classifier) is not trained to continue" in page.inner_text("main .view")
     assert "clearformer train" in page.inner_text("pre")

@@ -13,6 +13,16 @@ function ramp(base64: string): Ramp {
 export const viridis = ramp(ramps.viridis);
 export const diverging = ramp(ramps.diverging);
 
+/** The same around a dark middle: on a dark page a pale one would be the brightest thing. */
+export const divergingDark = ((low: number[], middle: number[], high: number[]): Ramp => {
+  const table = new Uint8Array(256 * 4).fill(255);
+  for (let i = 0; i < 256; i++) {
+    const far = Math.abs(i - 127.5) / 127.5;
+    for (let c = 0; c < 3; c++) table[4 * i + c] = middle[c] + far * ((i < 128 ? low : high)[c] - middle[c]);
+  }
+  return new Uint32Array(table.buffer);
+})([130, 184, 248], [34, 39, 48], [250, 140, 128]);
+
 export type Kind = "weights" | "scores";
 
 /** [low, high] of the colours: from nought for weights, the same both ways for scores. */

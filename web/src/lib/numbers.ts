@@ -11,14 +11,19 @@ export function shown(value: number | string | null | undefined, digits = 2): st
   return x.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
 }
 
-/** Enough digits for one of several sizes: 12,345 · 12.3 · 0.0123 · 1.2e−7 */
+/** Three digits for one of several sizes, so that a column of them reads alike: 12,345 · 12.0 · 0.0123 · 1.2e−7 */
 export function short(value: number | string | null | undefined): string {
   const x = scalar(value);
   if (x === null) return "";
   if (!Number.isFinite(x) || x === 0) return shown(x);
   const size = Math.abs(x);
   if (size >= 1e6 || size < 1e-4) return x.toExponential(1).replace("+", "").replaceAll("-", "−");
-  return (size >= 1000 ? whole.format(x) : String(Number(x.toPrecision(3)))).replaceAll("-", "−");
+  return (size >= 1000 || Number.isInteger(x) ? whole.format(x) : x.toPrecision(3)).replaceAll("-", "−");
+}
+
+/** A number at an axis: no digits that say nothing. */
+export function mark(value: number): string {
+  return Math.abs(value) >= 1000 || (value !== 0 && Math.abs(value) < 1e-4) ? short(value) : String(Number(value.toPrecision(3))).replace("-", "−");
 }
 
 export function count(value: number): string {

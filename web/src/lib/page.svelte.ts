@@ -169,6 +169,9 @@ export function forgetPlace(): void {
   Object.assign(page, { i: -1, j: -1, order: "", masked: "", row: -1 });
 }
 
+/** Whether the page is dark: as chosen, else as the system is. */
+export const dark = (): boolean => (page.theme ? page.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+
 export const motion = {
   get reduced(): boolean {
     return matchMedia("(prefers-reduced-motion: reduce)").matches;

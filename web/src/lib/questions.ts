@@ -220,7 +220,7 @@ export const questions: Record<string, Kind> = {
       if (!found || !found.memory) return;
       const layers = found.reach.length;
       const far = found.reach[layers - 1];
-      return { place: `${found.memory}.${layers}`, about: { memory: found.memory, layers }, choices: numbers([0, found.memory, layers * found.memory, far]), right: [String(far)], found: { far: whole(far, `far[${layers - 1}]`) } };
+      return { place: `${found.memory}.${layers}`, about: { memory: found.memory, layers }, choices: numbers([0, found.memory, layers * found.memory, found.memory * found.memory, far]), right: [String(far)], found: { far: whole(far, `far[${layers - 1}]`) } };
     },
   },
 };

@@ -13,6 +13,9 @@ export function fill(sentence: string, values: Record<string, string | number>):
   return sentence.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
+/** How long a command trains: what it says itself. */
+export const lasts = (command: string): string => fill(s.tasks.how, { minutes: /--minutes (\d+)/.exec(command)?.[1] ?? "" });
+
 /** What a file leaves out (commands) or does not have yet is as in English. */
 function merged<T>(own: T, other: unknown): T {
   if (typeof own === "string") return (typeof other === "string" ? other : own) as T;
