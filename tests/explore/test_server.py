@@ -111,7 +111,7 @@ def test_late_body_after_rejection_keeps_connection(monkeypatch):
         socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
     ):
         connection.sendall(head)  # refused for its content type, unread
-        assert answer_of(connection, b"}}").startswith(b"HTTP/1.1 403")
+        assert answer_of(connection, b"}}").startswith(b"HTTP/1.1 415")
         (held,) = server.server_state.connections
         assert held._request_timer is not None  # the rest is awaited
         connection.sendall(b"  }")
