@@ -194,14 +194,16 @@ class _Schemas:
         values = _possible_values(one), _possible_values(other)
         if values[0] is not None and values[1] is not None:
             return values[0].isdisjoint(values[1])
-        members = one.get("properties"), other.get("properties")
-        if types != ({"object"}, {"object"}) or not all(isinstance(m, Mapping) for m in members):
+        first, second = one.get("properties"), other.get("properties")
+        if types != ({"object"}, {"object"}):
             return False
-        shared = [name for name in members[0] if name in members[1]]
+        if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+            return False
+        shared = [name for name in first if name in second]
         required = [each.get("required", []) for each in (one, other)]
         return any(
             all(isinstance(names, list) and name in names for names in required)
-            and self._disjoint(members[0][name], members[1][name], depth + 1)
+            and self._disjoint(first[name], second[name], depth + 1)
             for name in shared
         )
 
