@@ -60,8 +60,7 @@ def test_an_attention_weight_is_set(visit, explorer_server):
     page = visit.go(model="gpt2", text=TEXT, i=3, j=1, layer=1, head=1, ready=READY)
     field = page.locator("[data-part=change] input[type=number]")
     before = trace(explorer_server.models["gpt2"], TEXT).weights(1, 1)[3, 1]
-    # It shows four digits.
-    assert float(field.input_value()) == pytest.approx(float(before), abs=6e-5)
+    assert float(field.input_value()) == pytest.approx(float(before), abs=6e-5)  # four decimals
 
     def type_it():
         field.fill("0.75")
