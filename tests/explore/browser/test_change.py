@@ -60,7 +60,7 @@ def test_an_attention_weight_is_set(visit, explorer_server):
     page = visit.go(model="gpt2", text=TEXT, i=3, j=1, layer=1, head=1, ready=READY)
     field = page.locator("[data-part=change] input[type=number]")
     before = trace(explorer_server.models["gpt2"], TEXT).weights(1, 1)[3, 1]
-    assert float(field.input_value()) == pytest.approx(float(before), abs=1e-6)
+    assert float(field.input_value()) == pytest.approx(float(before), abs=5e-5)  # of four digits
 
     def type_it():
         field.fill("0.75")
