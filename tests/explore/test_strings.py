@@ -20,9 +20,9 @@ SAME = {
     "de": "attention block code embedding embeddings loss pause prompt text token training",
     "es": "bits bytes causal checkpoint divisor embedding embeddings error logit logits tensor"
     " token tokens",
-    "fr": "architectures attention axes bits causal checkpoint classes code compression embedding"
-    " embeddings logit logits occlusion pages pause position positions rotation score scores"
-    " segment source surprise token tokens validation",
+    "fr": "activation architectures attention axes bits causal checkpoint classes code compression"
+    " embedding embeddings logit logits occlusion pages pause position positions rotation score"
+    " scores segment source surprise token tokens validation",
     "zh": "logit logits token",
 }
 NAMES = {"alibi", "mlp", "softmax", "top"}  # top-k

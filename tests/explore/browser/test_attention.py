@@ -244,7 +244,7 @@ def test_word_pieces_can_be_merged(visit):
     page = visit.go(model="generator", text="the cat sat", ready=HEAT)
     many = page.locator(f"{HEAT} table th").count()
     assert many == len("the cat sat")
-    page.get_by_label("pieces as words").check()
+    page.get_by_label("join word pieces").check()
     page.wait_for_function(f"() => document.querySelectorAll('{HEAT} table th').length < {many}")
     names = [name.split()[-1] for name in page.locator(f"{HEAT} table th").all_inner_texts()]
     assert names == ["the", "·", "cat", "·", "sat"]
