@@ -33,10 +33,7 @@ extensions = [
     "verify_figures",
 ]
 exclude_patterns = ["_ext", "_generated"]
-suppress_warnings = [
-    "ref.python",  # a class name in a signature that several modules define
-    "myst-nb.lexer",  # a chapter that is not executed names no language for its colours
-]
+suppress_warnings = ["ref.python"]  # a class name in a signature that several modules define
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
