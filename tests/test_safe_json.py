@@ -19,11 +19,11 @@ def test_reads_json(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"[" * 100_000, "a.json is not valid JSON:  maximum recursion depth exceeded"),
-        (b"{", "a.json is not valid JSON:  Expecting property name"),
+        (b"[" * 100_000, "a.json is not valid JSON: maximum recursion depth exceeded"),
+        (b"{", "a.json is not valid JSON: Expecting property name"),
         (b"9" * 5000, "a.json has a number of thousands of digits, but no id or setting is that"),
-        (b"\xff\xfe\xfd", "a.json is not valid JSON:  'utf-16-le' codec can't decode"),
-        (b'"\xff"', "a.json is not valid JSON:  'utf-8' codec can't decode"),
+        (b"\xff\xfe\xfd", "a.json is not valid JSON: 'utf-16-le' codec can't decode"),
+        (b'"\xff"', "a.json is not valid JSON: 'utf-8' codec can't decode"),
     ],
 )
 def test_rejects_invalid_json(tmp_path, text, message):
@@ -59,7 +59,7 @@ def test_run_json_does_not_follow_symlinks(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="none cannot be read: No such file"):
         read_run_json(tmp_path / "none")
     (tmp_path / "deep").write_text("[" * 100_000)
-    with pytest.raises(ValueError, match="deep is not valid JSON:  maximum recursion depth"):
+    with pytest.raises(ValueError, match="deep is not valid JSON: maximum recursion depth"):
         read_run_json(tmp_path / "deep")
     monkeypatch.setattr(limits, "MAX_JSON_BYTES", 2)
     with pytest.raises(ValueError, match=r"a has 3 bytes, but 2 are the most \(MAX_JSON_BYTES\)"):

@@ -43,7 +43,7 @@ def parse_json(text: bytes, path: Path) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise ValueError(f"{path} is not valid JSON:  {str(problem).splitlines()[0]}") from None
+        raise ValueError(f"{path} is not valid JSON: {str(problem).splitlines()[0]}") from None
     except ValueError:  # JSON allows numbers that Python refuses
         raise ValueError(
             f"{path} has a number of thousands of digits, but no id or setting is that large: "

@@ -111,7 +111,7 @@ def test_describes_run_by_its_config(clearformer, tmp_path):
 def test_rejects_invalid_config(clearformer, tmp_path):
     path = tmp_path / "config.json"
     for text, complaint in (
-        ("[" * 100_000, "config.json is not valid JSON:  maximum recursion"),
+        ("[" * 100_000, "config.json is not valid JSON: maximum recursion"),
         ("{}", "config.json is not a config of a run: "),
     ):
         path.write_text(text)

@@ -177,4 +177,4 @@ def test_rejects_contradicting_arguments(clearformer, run, tmp_path):
     assert "is not a run" in complaint
     (tmp_path / "config.json").write_text("{")
     complaint = clearformer("train", "--out", str(tmp_path), "--resume").complaint
-    assert complaint.startswith(f"{tmp_path}/config.json is not valid JSON:  ")
+    assert complaint.startswith(f"{tmp_path}/config.json is not valid JSON: ")

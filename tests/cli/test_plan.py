@@ -126,7 +126,7 @@ def test_rejects_invalid_config(clearformer, tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 100_000)
     assert (
-        "config.json is not valid JSON:  maximum recursion"
+        "config.json is not valid JSON: maximum recursion"
         in clearformer("plan", str(path)).complaint
     )
     path.write_text(nested(500))
