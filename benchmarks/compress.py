@@ -15,7 +15,8 @@ process with one thread, since other processes may share the machine.
 - dynamic: the same entropies by whole windows, faster, and with one optimizer step for a window
 - scratch: the entropy with untrained weights, the curve beside xz (`--start 0 --bytes 10000000`)
 - portable: how much slower portable arithmetic is
-- speed: decoding with 32 streams beside 1, encoding beside `evaluate`'s windows
+- speed: decoding with 32 streams beside 1, also with nothing read again, and encoding beside
+  `evaluate`'s windows; for models that read windows
 - damage: 300 damaged files, all refused, nothing written
 - kill: SIGKILL at random moments of compress and decompress leaves no half file
 """
@@ -131,15 +132,25 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def speed(model: Model, text: bytes) -> None:
-    many, few = text[: 32 * 1024], text[:2048]
-    packed, alone = compress(many, model, streams=32), compress(few, model, streams=1)
-    wide = len(many) / seconds(lambda: decompress(packed.data, model))
-    narrow = len(few) / seconds(lambda: decompress(alone.data, model))
+    print("speed, bytes per CPU second; windows of context tokens, stride apart")
+    usual = model.config.length
+    for context, stride in ((usual, usual // 2), (usual, usual), (64, 64)):
+        decoding(model, text, {"context": context, "stride": stride})
+    many = text[: 32 * 1024]
     encode = len(many) / seconds(lambda: compress(many, model, streams=32))
     windows = len(many) / seconds(lambda: claim(model, many, streams=32))
-    print(f"speed, bytes per CPU second: decoding {wide:,.0f} in 32 streams, {narrow:,.0f} in one")
-    print(f"  {wide / narrow:.1f} times; encoding {encode:,.0f}, evaluating {windows:,.0f}:")
-    print(f"  {encode / windows:.0%}")
+    print(f"  encoding {encode:,.0f}, evaluating {windows:,.0f}: {encode / windows:.0%}")
+
+
+def decoding(model: Model, text: bytes, windows: dict[str, int]) -> None:
+    """With a stride as long as the context nothing is read again."""
+    many, few = text[: 32 * 1024], text[:2048]
+    packed = compress(many, model, streams=32, **windows)
+    alone = compress(few, model, streams=1, **windows)
+    wide = len(many) / seconds(lambda: decompress(packed.data, model))
+    narrow = len(few) / seconds(lambda: decompress(alone.data, model))
+    print(f"  {windows}: decoding {wide:,.0f} in 32 streams, {narrow:,.0f} in one,", end=" ")
+    print(f"{wide / narrow:.1f} times; {packed.size:,} bytes", flush=True)
 
 
 def damage(model: Model, text: bytes) -> None:
