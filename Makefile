@@ -30,12 +30,14 @@ run: .venv/ready
 test: .venv/ready-dev chromium
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --quiet
 
+# The tests execute the chapters of the book, so its pages are built here without their outputs.
 check: .venv/ready-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory docs wheel test
+	@$(MAKE) --no-print-directory docs SPHINX_OPTIONS='-D nb_execution_mode=off'
+	@$(MAKE) --no-print-directory wheel test
 
 fix: .venv/ready-dev
 	@$(BIN)/ruff check --fix .
@@ -45,7 +47,7 @@ fix: .venv/ready-dev
 docs: .venv/ready-docs
 	@rm -rf build/docs
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html \
-	  --doctree-dir build/doctrees docs build/docs
+	  --doctree-dir build/doctrees $(SPHINX_OPTIONS) docs build/docs
 	@echo "documentation: build/docs/index.html"
 
 notebooks: .venv/ready-dev

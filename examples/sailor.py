@@ -2,8 +2,8 @@
 
     python examples/sailor.py
 
-A small generator reads Python's help for some minutes. Then an adapter learns from 100 of some
-thousand possible conversations, and is asked others: a person, a thing and a way of asking in a
+A small generator reads Python's help for some minutes. Then an adapter learns from 100 of 400
+possible conversations, and is asked others: a person, a thing and a way of asking in a
 combination that it has not seen. An answer in style greets the person by name, names the thing,
 and says of it what the sailor says: "Ahoy Ann! The sea be grand, arr."
 """

@@ -71,8 +71,9 @@ def pytest_xdist_auto_num_workers():
     return min(usable or 1, 8)
 
 
-# Folders whose tests share what is expensive: a server and browsers, or ranks that wait.
-IN_ONE_WORKER = ("tests/explore/", "tests/distributed/")
+# Folders whose tests share what is expensive: a server, browsers, or ranks that wait. The browser
+# tests are apart from the explorer's others: together they are the longest work of any worker.
+IN_ONE_WORKER = ("tests/explore/browser/", "tests/explore/", "tests/distributed/")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -35,9 +35,10 @@ def text(found):
 def execute(found, folder):
     """Run every cell; an error in one is raised."""
     folder.mkdir(parents=True, exist_ok=True)
-    NotebookClient(
-        found, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    ).execute()
+    # On a busy machine the start of a kernel and the last outputs of a cell are late too.
+    patient = dict.fromkeys(("timeout", "startup_timeout", "iopub_timeout"), SECONDS)
+    where = {"metadata": {"path": str(folder)}}
+    NotebookClient(found, kernel_name="python3", resources=where, **patient).execute()
     return found
 
 

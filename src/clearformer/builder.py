@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -122,11 +122,11 @@ def transformer(config: c.ModelConfig) -> Transformer:
     table = nn.Embedding(config.vocabulary, config.width)
     blocks = [block(config) for _ in range(config.layers)]
     stack = Stack(blocks, config.patterns, final_norm(config))
-    parts = embedding(config, table), stack, head(config, table)
+    parts, output = (embedding(config, table), stack), head(config, table)
     if config.ngrams is None:
-        return Transformer(*parts)
-    scores = ngrams(config.ngrams, config.head.classes)
-    return NgramTransformer(*parts, scores, config.ngrams.head_weight)
+        return Transformer(*parts, output)
+    scores, classifier = ngrams(config.ngrams, config.head.classes), cast(heads.Head, output)
+    return NgramTransformer(*parts, classifier, scores, config.ngrams.head_weight)
 
 
 def seq2seq(config: c.Seq2SeqConfig) -> Seq2Seq:

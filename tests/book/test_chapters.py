@@ -112,7 +112,9 @@ def test_chapter_runs_alone_and_its_claims_hold(path, tmp_path, monkeypatch):
     notebook.cells.append(new_code_cell(ask, id="claims"))
     (tmp_path / "cwd").mkdir()
     where = {"metadata": {"path": str(tmp_path / "cwd")}}
-    NotebookClient(notebook, timeout=3600, kernel_name="python3", resources=where).execute()
+    # On a busy machine the start of a kernel and the last outputs of a cell are late too.
+    patient = dict.fromkeys(("timeout", "startup_timeout", "iopub_timeout"), 3600)
+    NotebookClient(notebook, kernel_name="python3", resources=where, **patient).execute()
 
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)

@@ -1,8 +1,12 @@
 """`clearformer compress` and `decompress`, and `evaluate --prove`."""
 
+import json
+import re
+
 import pytest
 
 from clearformer.cli.compress import progress_bar
+from clearformer.compressor import curve
 
 
 @pytest.fixture
@@ -18,7 +22,7 @@ def test_compress_decompress_round_trip(clearformer, run, bottles):
     packed = bottles.with_name("more.txt.cf")
     assert f"{packed}: {packed.stat().st_size:,} bytes" in done.out
     assert "4 streams" in done.out
-    assert "and weights in int8" in done.out
+    assert "with weights in int8" in done.out
     assert "xz -9e" in done.out
     data = bottles.read_bytes()
     bottles.unlink()
@@ -49,10 +53,38 @@ def test_evaluate_prove_confirms_bits(clearformer, run, bottles):
     assert done.out.endswith("the same: proven\n")
 
 
-def test_evaluate_dynamic(clearformer, run, bottles):
+def test_evaluate_dynamic(clearformer, run, bottles, monkeypatch):
     done = clearformer("evaluate", run, "--data", str(bottles), "--dynamic")
     assert done.code == 0, done.err
     assert done.out.endswith("streams, learning online\n")
+    monkeypatch.setattr(curve, "STEP", 100)
+    done = clearformer("evaluate", run, "--data", str(bottles), "--dynamic", "--prove")
+    assert done.code == 0, done.err
+    assert re.search(r"\n +0 to +1\d\d bytes: \d\.\d{4} bits\n", done.out)
+    assert done.out.endswith("the same: proven\n")
+
+
+def test_evaluate_json_has_the_proof(clearformer, run, bottles, monkeypatch):
+    """One line, whatever is measured."""
+    command = ("evaluate", run, "--data", str(bottles), "--json")
+    found = json.loads(clearformer(*command, "--prove").out)
+    code = found["code"]
+    assert code["claimed_bits_per_byte"] == pytest.approx(code["code_bits_per_byte"], rel=0.1)
+    assert code["file_bits_per_byte"] == 8 * code["file_bytes"] / bottles.stat().st_size
+    assert "curve" not in code
+    monkeypatch.setattr(curve, "STEP", 100)
+    learned = json.loads(clearformer(*command, "--dynamic").out)["code"]
+    assert learned["claimed_bits_per_byte"] < code["claimed_bits_per_byte"]
+    assert [place // 100 for place, _ in learned["curve"]] == [1, 2, 3]
+    assert learned["curve"][-1][1] <= 8 * 340 * learned["claimed_bits_per_byte"] + 1e-6
+
+
+def test_json_has_the_sizes_of_the_report(clearformer, run, bottles):
+    done = clearformer("compress", str(bottles), "--model", run, "--json")
+    found, size = json.loads(done.out), bottles.with_name("more.txt.cf").stat().st_size
+    assert found["compressed"] == found["sizes"]["compressed file"] == size
+    assert found["sizes"]["xz -9e"] > 0
+    assert found["sizes"]["with weights"] > found["sizes"]["with weights in int8"] > size
 
 
 def test_errors_are_one_line_and_write_nothing(clearformer, run, bottles):
@@ -65,6 +97,10 @@ def test_errors_are_one_line_and_write_nothing(clearformer, run, bottles):
     assert wrong == "--streams is 0, but it must be from 1 to 4,096"
     wrong = clearformer("compress", str(bottles), "--model", "modern-tiny", "--from-scratch")
     assert wrong.complaint == "--from-scratch needs --online: untrained weights predict nothing"
+    wrong = clearformer("compress", str(bottles), "--model", run, "--learning-rate", "0.1")
+    assert wrong.complaint == "--learning-rate is for --online: leave it out, or add --online"
+    wrong = clearformer("compress", str(bottles), "--model", run, "--seed", "4")
+    assert wrong.complaint.startswith("--seed is for initial weights: leave it out, or add --from")
     ending = clearformer("decompress", str(bottles)).complaint
     assert ending.endswith("more.txt does not end in .cf: say where to write, --out")
     out = str(bottles.with_name("out"))

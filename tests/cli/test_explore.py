@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from clearformer.cli import explore
+from clearformer.explore import static_site
 
 
 @pytest.fixture
@@ -107,6 +108,20 @@ def test_opens_a_step_of_the_course(clearformer, served, tmp_path):
     )
     assert done.code == 0, done.err
     assert "/?token=a%20token%20with%20spaces%20%26%20more#step=heads (" in done.out
+
+
+def test_static_copy_has_every_text(clearformer, tmp_path, monkeypatch):
+    given = []
+
+    def write(folder, models, text, **settings):
+        given.extend(text)
+        return static_site.Site(folder, files=1, bytes=1, answers=1)
+
+    monkeypatch.setattr(static_site, "write", write)
+    texts = ["--text", "The cat sat", "--text", "A dog ran"]
+    done = clearformer("explore", "--static", str(tmp_path / "course"), *texts, str(tmp_path))
+    assert done.code == 0, done.err
+    assert given == ["The cat sat", "A dog ran"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,15 @@ from clearformer.cli.usual_spellings import usual_spellings
         ("evaluate r --dataset a --split test", "evaluate r --data a --part test"),
         ("train --steps 3 --max-steps 4", "train --steps 3 --max-steps 4"),  # then it is refused
         ("attend abc", "attend abc"),
+        (
+            "train --log wandb --steps 3 --log=tensorboard",
+            "train --log wandb tensorboard --steps 3",
+        ),
+        ("train --log wandb tensorboard", "train --log wandb tensorboard"),
+        ("train --log=wandb --log.samples 2", "train --log=wandb --log.samples 2"),
+        ("generate r hi --stop a b --seed 1 --stop c", "generate r hi --stop a b c --seed 1"),
+        ("generate r hi --stop=a= --stop --banned x", "generate r hi --stop a= --banned x"),
+        ("explore --text a r --text b", "explore --text a r b"),
     ],
 )
 def test_flags_of_other_tools(typed, ours):
@@ -36,6 +45,14 @@ def test_they_reach_the_settings():
     assert command.train.learning_rate == 0.1
     assert (command.train.batch_size, command.train.steps, command.train.seed) == (2, 3, 4)
     assert (command.model.layers, str(command.out)) == (2, "x")
+
+
+def test_a_repeated_flag_keeps_all_its_values():
+    assert parse(["train", "--log", "wandb", "--log", "tensorboard"]).logs == (
+        "wandb",
+        "tensorboard",
+    )
+    assert parse(["generate", "r", "hi", "--stop", "a", "--stop", "b"]).stop == ("a", "b")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
+import weakref
+
 import numpy as np
 import pytest
 import torch
 
 from clearformer.compressor import coding_plan
-from clearformer.compressor.coding_plan import native, plan_for
+from clearformer.compressor.coding_plan import Plan, native, plan_for
+from clearformer.compressor.protocols import Windows
 from clearformer.generate.language_model import LanguageModel
 
 
@@ -52,3 +55,23 @@ def test_probe_depends_on_what_predicts_and_leaves_the_weights(model):
     assert learning.probe(model, 600) == fixed.probe(model, 600)
     pairs = zip(before, model.module.parameters(), strict=True)
     assert all(torch.equal(one, two) for one, two in pairs)
+
+
+def test_probe_has_the_caches_of_one_predictor_at_a_time(model, monkeypatch):
+    """Two would take twice the memory of the coding that follows."""
+    made, predictor, reread, alive = [], Plan.predictor, Windows.reread, []
+
+    def seen(*given):
+        found = predictor(*given)
+        made.append(weakref.ref(found))
+        return found
+
+    def counted(*given):
+        alive.append(sum(each() is not None for each in made))
+        return reread(*given)
+
+    monkeypatch.setattr(Plan, "predictor", seen)
+    monkeypatch.setattr(Windows, "reread", counted)
+    plan(model, context=4).probe(model, 600)
+    assert len(made) == 1
+    assert alive == [0]

@@ -27,11 +27,21 @@ def test_text_that_ends_an_answer_is_a_stop_string(writer):
     assert (prompt.eos_ids, prompt.stop) == ((7,), ("<|stop|>",))
 
 
-def test_a_special_token_that_ends_an_answer_is_an_end_token(writer):
+def test_a_line_of_the_plain_template_ends_an_answer(writer):
+    """The whole line: an answer may have a line that begins with END."""
+    plain = GenerationDefaults(chat_template=ChatTemplate())
+    model = writer("gpt2", Bytes(), plain, vocabulary=256)
+    assert chat_prompt(model, ASKED, "it").stop == ("\nEND\n",)
+
+
+@pytest.mark.parametrize("after", ["", "\\n"])
+def test_a_special_token_that_ends_an_answer_is_an_end_token(writer, after):
     spec = train("bpe", ["hi user assistant " * 50], 300).spec
     name = "<|stop|>"
     tokenizer = BytePairs(replace(spec, vocabulary=(*spec.vocabulary, name), specials=(name,)))
-    model = writer("gpt2", tokenizer, defaults(end_ids=(3,)), vocabulary=tokenizer.size)
+    template = ChatTemplate(source=SOURCE.replace(name, name + after))
+    generation = GenerationDefaults(chat_template=template, end_ids=(3,))
+    model = writer("gpt2", tokenizer, generation, vocabulary=tokenizer.size)
     prompt = chat_prompt(model, ASKED, "it")
     assert tokenizer.specials[name] in prompt.ids
     assert (prompt.eos_ids, prompt.stop) == ((3, tokenizer.specials[name]), ())

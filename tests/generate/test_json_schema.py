@@ -111,6 +111,24 @@ def test_alternatives_of_one_of_must_exclude_each_other(one, other, disjoint):
             schema_pattern(schema)
 
 
+def test_alternatives_that_contain_themselves_are_compared_once():
+    """Each pair of schemas, not each path to it."""
+    one, other = ({"$ref": f"#/$defs/{name}"} for name in "ab")
+    own = {
+        "a": tagged(**dict.fromkeys("defghijk", one)),
+        "b": tagged(**dict.fromkeys("defghijk", other)),
+    }
+    schema = {"oneOf": [one, other], "$defs": own}
+    with pytest.raises(ValueError, match="may both allow the same value"):
+        schema_pattern(schema)
+
+
+def test_too_many_alternatives_of_one_of_are_refused():
+    schema_pattern({"oneOf": [{"const": n} for n in range(200)]})
+    with pytest.raises(ValueError, match="need more than 20,000 comparisons: use anyOf, or fewer"):
+        schema_pattern({"oneOf": [{"const": n} for n in range(202)]})
+
+
 def test_any_object_pattern():
     assert accepts(any_object(), '{"a": {"b": [1, 2, "x"]}, "c": null}')
     assert not accepts(any_object(), "[1]")

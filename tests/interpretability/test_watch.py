@@ -211,6 +211,41 @@ def test_heads_folded_into_the_batch(heads):
     torch.testing.assert_close(seen.weights(0), (split @ split.mT).softmax(-1))
 
 
+class Talking(nn.Module):
+    """Heads that are mixed before and after the softmax."""
+
+    def __init__(self, mix):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(3, 3))
+        self.linear, self.convolution = nn.Linear(3, 3), nn.Conv2d(3, 3, 1)
+        self.mix = mix
+
+    def forward(self, x):
+        heads = x.view(2, 5, 3, 4).transpose(1, 2)
+        mixed = self.mix(self, (heads @ heads.mT).clamp(max=9))
+        self.weights = self.mix(self, torch.max(mixed, torch.tensor(-9.0)).softmax(-1))
+        return self.weights @ heads
+
+
+MIXES = {
+    "einsum": lambda own, x: torch.einsum("bhqk,hg->bgqk", x, own.table),
+    "product": lambda own, x: (x.permute(0, 2, 3, 1) @ own.table).permute(0, 3, 1, 2),
+    "linear": lambda own, x: own.linear(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2),
+    "convolution": lambda own, x: own.convolution(x),
+    "none": lambda own, x: x,
+}
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_talking_heads(mix):
+    """The weights that meet the values; the queries are those of the first product."""
+    module, x = Talking(MIXES[mix]), torch.randn(2, 5, 12)
+    seen = cf.watch(module)
+    seen(x)
+    assert torch.equal(seen.weights(0), module.weights)
+    assert torch.equal(seen.attention[0].q, x.view(2, 5, 3, 4).transpose(1, 2))
+
+
 def test_grouped_heads_of_an_einsum():
     q, k = torch.randn(2, 5, 2, 3, 4), torch.randn(2, 5, 2, 4)
 

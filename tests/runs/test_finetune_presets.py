@@ -59,6 +59,8 @@ def tiny(name):
         changes["cache"] = HiddenMemory(length=8)
     if config.neighbours is not None:
         changes["neighbours"] = replace(config.neighbours, buckets=64)
+    if config.ngrams is not None:
+        changes["ngrams"] = replace(config.ngrams, buckets=64)
     if isinstance(config.head, Classifier):
         changes["head"] = replace(config.head, classes=2, names=("no", "yes"))
     return replace(config, **changes)

@@ -187,7 +187,11 @@ BAD = [
     ({"prompt": ""}, openai.BadRequestError, "the prompt is empty"),
     ({"prompt": []}, openai.BadRequestError, "prompt has 0 values, but it must have"),
     ({"prompt": [999]}, openai.BadRequestError, "the prompt has the id 999, but chat has"),
-    ({"prompt": ["a"] * 3, "n": 100}, openai.BadRequestError, "a request may have 1 to 128 texts"),
+    (
+        {"prompt": ["a"] * 3, "n": 100},
+        openai.BadRequestError,
+        "the request asks for 100 texts for each of 3 prompts, but at most 128 texts are allowed",
+    ),
     ({"max_tokens": 5000}, openai.BadRequestError, "max_tokens is 5,000, but this server allows"),
     ({"temperature": -1}, openai.BadRequestError, "temperature is -1, but it must be at"),
     ({"top_p": 0}, openai.BadRequestError, "top_p"),

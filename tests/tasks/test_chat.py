@@ -72,9 +72,11 @@ def test_special_tokens_of_a_template_are_single_tokens():
 
 
 def test_rejects_tokenizer_without_end_token():
-    with pytest.raises(ValueError, match=r"answers end with '<\|end\|>' in the chat template, but"):
+    with pytest.raises(ValueError, match=r"answers end with '\\nEND\\n' in the chat template, but"):
         require_writable(ChatTemplate(), Characters.train(["abc"]))
     require_writable(ChatTemplate(), Bytes())
+    prose = "THE END: a text as others, with lines and hyphens.\nTo be or not to be--\n"
+    require_writable(ChatTemplate(), Characters.train([prose]))
 
 
 # --- runs ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import clearformer as cf
 from clearformer.config import MultiLabelClassifier
 from clearformer.data import DataFolders
 from clearformer.tasks import registry
-from clearformer.training.class_weights import weight_labels
+from clearformer.training.class_weights import WeightedLabels
 
 TINY = {"steps": 40, "learning_rate": 0.02, "batch_size": 16, "evaluations": 1, "length": 16,
         "width": 16, "hidden": 32, "buckets": 64, "threads": 1, "compile": "off", "quiet": True,
@@ -103,11 +103,11 @@ def test_balanced_weights_give_both_answers_the_same_sum():
     )
     head = cf.build(config).head
     targets = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    weight_labels(head, targets)
+    head.criterion = WeightedLabels.balanced(targets)
     torch.nn.init.zeros_(head.project.weight)
     total, count = head.loss(torch.randn(4, 3, 16), targets)  # every probability is one half
     assert float((total / count).detach()) == pytest.approx(math.log(2))
-    weights = torch.where(targets > 0, head.with_label, head.without_label)
+    weights = torch.where(targets > 0, head.criterion.given, head.criterion.absent)
     torch.testing.assert_close((weights * targets).sum(0), torch.full((2,), 2.0))
 
 

@@ -96,7 +96,7 @@ def test_each_answer_has_its_own_text_where_a_template_rewrites_earlier_ones():
 
 @pytest.mark.parametrize(
     ("name", "end"),
-    [("chatml", "<|im_end|>"), ("header-ids", "<|eot_id|>"), ("turns-model", "<end_of_turn>")],
+    [("chatml", "<|im_end|>\n"), ("header-ids", "<|eot_id|>"), ("turns-model", "<end_of_turn>\n")],
 )
 def test_finds_answer_end(name, end):
     assert ChatTemplate(source=TEMPLATES[name], bos_token="<s>").answer_end() == end
@@ -104,11 +104,13 @@ def test_finds_answer_end(name, end):
 
 def test_answer_end_is_empty_without_answers():
     assert ChatTemplate(source="{{ messages[0].content }}|").answer_end() == ""
+    lines = "{% for message in messages %}{{ message.content + '\n\n' }}{% endfor %}"
+    assert ChatTemplate(source=lines).answer_end() == ""
 
 
 def test_default_template_has_answer_end():
-    assert ChatTemplate().answer_end() == "<|end|>"
-    assert ChatTemplate().render([USER]) == "<|user|>\n Hi <b>\n\nthere <|end|>\n"
+    assert ChatTemplate().answer_end() == "\nEND\n"
+    assert ChatTemplate().render([USER]) == "--user--\n Hi <b>\n\nthere \nEND\n"
 
 
 def test_rejects_huge_template():

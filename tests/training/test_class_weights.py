@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from clearformer.core.heads import IGNORE, Classifier, mean_pool
-from clearformer.training.class_weights import balanced, weight_classes
+from clearformer.training.class_weights import WeightedCrossEntropy, balanced
 
 
 def test_balanced_weights_are_those_of_scikit_learn():
@@ -25,13 +25,13 @@ def test_the_loss_is_weighted_and_the_count_is_not():
     targets = torch.tensor([0, 1, 2, IGNORE])
     plain, _ = head.loss(hidden, targets)
     weights = torch.tensor([0.5, 1.0, 4.0])
-    weight_classes(head, weights)
+    head.criterion = WeightedCrossEntropy(weights)
     total, count = head.loss(hidden, targets)
     each = F.cross_entropy(head(hidden)[:3], targets[:3], reduction="none")
     torch.testing.assert_close(total, (each * weights).sum()[None])
     assert count.tolist() == [3]
     assert not torch.allclose(total, plain)
-    assert "class_weights" not in head.state_dict()
+    assert set(head.state_dict()) == {"project.weight", "project.bias"}  # no part of a checkpoint
 
 
 def test_equal_weights_change_nothing():
@@ -39,7 +39,7 @@ def test_equal_weights_change_nothing():
     head.smoothing = 0.1
     hidden, targets = torch.randn(4, 5, 8), torch.tensor([0, 1, 2, 1])
     plain, _ = head.loss(hidden, targets)
-    weight_classes(head, torch.ones(3))
+    head.criterion = WeightedCrossEntropy(torch.ones(3))
     torch.testing.assert_close(head.loss(hidden, targets)[0], plain)
 
 
@@ -48,5 +48,6 @@ def test_smoothing_is_not_weighted_by_other_classes():
     head.smoothing = 0.1
     hidden, targets = torch.randn(4, 5, 8), torch.tensor([0, 1, 0, 1])
     plain, _ = head.loss(hidden, targets)
-    weight_classes(head, torch.tensor([1.0, 1.0, 500.0]))  # a class that these rows do not have
+    weights = torch.tensor([1.0, 1.0, 500.0])  # of a class that these rows do not have, too
+    head.criterion = WeightedCrossEntropy(weights)
     torch.testing.assert_close(head.loss(hidden, targets)[0], plain)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -66,6 +66,7 @@ class Compress:
         from clearformer.compressor.codec import compress
         from clearformer.model import load
 
+        online = self._online()
         out = self.file.with_name(self.file.name + ENDING) if self.out is None else self.out
         _require_new(out, self.file)
         model = None if self.from_scratch else load(self.model)
@@ -80,7 +81,7 @@ class Compress:
                 context=self.context,
                 stride=self.stride,
                 threads=self.threads,
-                online=self._online() if self.online else False,
+                online=online,
                 from_scratch=self.from_scratch,
                 seed=self.seed,
                 counts=self.counts,
@@ -90,18 +91,18 @@ class Compress:
         seconds = time.monotonic() - began
         module = None if model is None else model.module
         if self.json:
-            header = packed.header
-            sizes = {"bytes": header.length, "compressed": packed.size, "raw": packed.raw_size}
-            figures = {"bits_per_byte": packed.bits_per_byte, "streams": header.streams}
-            write_json({"file": str(self.file), "out": str(out), **sizes, **figures,
-                        "seconds": seconds})  # fmt: skip
+            write_json(document(self.file, out, packed, module, seconds))
             return
         for line in report(self.file, out, packed, module, seconds):
             say(line)
 
-    def _online(self) -> Online:
+    def _online(self) -> Online | bool:
         from clearformer.compressor.online import Online
 
+        if not self.online:
+            if self.learning_rate is not None:
+                raise ValueError("--learning-rate is for --online: leave it out, or add --online")
+            return False
         usual = Online.from_scratch() if self.from_scratch else Online()
         rate = usual.learning_rate if self.learning_rate is None else self.learning_rate
         return replace(usual, learning_rate=rate)
@@ -143,7 +144,8 @@ def report(
     file: Path, out: Path, packed: Compressed, module: nn.Module | None, seconds: float
 ) -> Iterator[str]:
     """Sizes of the file, of the weights and of other compressors, and bits by position."""
-    from clearformer.compressor.accounting import accounts, falling
+    from clearformer.compressor.accounting import accounts
+    from clearformer.compressor.curve import bits_by_part
 
     length = packed.header.length
     speed = length / max(seconds, 1e-9)
@@ -156,8 +158,30 @@ def report(
             f"note: the tokenizer cannot restore {packed.raw_size:,} of these bytes; they are "
             f"stored by LZMA, without the model"
         )
-    yield from falling(packed)
+    if packed.header.online is not None:
+        yield from bits_by_part(packed.curve)
     yield from accounts(file.read_bytes(), packed, module)
+
+
+def document(
+    file: Path, out: Path, packed: Compressed, module: nn.Module | None, seconds: float
+) -> dict[str, Any]:
+    """The figures of the report as JSON."""
+    from clearformer.compressor.accounting import sizes
+
+    header = packed.header
+    found = {
+        "file": str(file),
+        "out": str(out),
+        "bytes": header.length,
+        "compressed": packed.size,
+        "raw": packed.raw_size,
+        "bits_per_byte": packed.bits_per_byte,
+        "streams": header.streams,
+        "sizes": sizes(file.read_bytes(), packed, module),
+        "seconds": seconds,
+    }
+    return found if header.online is None else {**found, "curve": packed.curve}
 
 
 def _require_new(out: Path, source: Path) -> None:

@@ -15,6 +15,7 @@ from clearformer.cli.output import say, with_flags, write_json
 from clearformer.table_options import LabelledFormat
 
 if TYPE_CHECKING:
+    from clearformer.compressor.proof import Claim, Proof
     from clearformer.model import Model
     from clearformer.runs.compare_classifiers import Comparison
     from clearformer.runs.evaluate_model import Evaluation, Say
@@ -116,14 +117,19 @@ class Evaluate(ModelCommand):
         compared = None if self.other is None else self._compare(found, prepared, said)
         if self.json:
             document = {"run": str(self.run_folder), **found.document(), "notes": notes}
-            write_json(document | ({} if compared is None else {"compared": compared.document()}))
+            if compared is not None:
+                document["compared"] = compared.document()
+            if self._codes:
+                document["code"] = self._code(model, report.text.read()).document()
+            write_json(document)
         else:
             for line in (*found.lines(), *(() if compared is None else compared.lines())):
                 say(line)
         if self.out is not None:
             self._write(self.out, model, found)
-        if self.prove or self.dynamic or self.counts:
-            self._prove(model, report.text.read())
+        if self._codes and not self.json:
+            for line in self._code(model, report.text.read()).lines():
+                say(line)
 
     def _compare(self, found: Evaluation, prepared: EvaluationData, note: Say) -> Comparison:
         from clearformer.model import load
@@ -144,8 +150,13 @@ class Evaluate(ModelCommand):
         if not self.json:
             say(f"{report.summary()}: {out}")
 
-    def _prove(self, model: Model, text: bytes) -> None:
-        """Print the size of the text as a decodable code, or with online learning."""
+    @property
+    def _codes(self) -> bool:
+        """Whether the text is also scored as `compress` would code it."""
+        return bool(self.prove or self.dynamic or self.counts)
+
+    def _code(self, model: Model, text: bytes) -> Claim | Proof:
+        """The size of the text as a decodable code, or with online learning."""
         from clearformer.cli.compress import progress_bar
         from clearformer.compressor.proof import claim, prove
         from clearformer.inference.shared_copy import shared_copy
@@ -159,12 +170,9 @@ class Evaluate(ModelCommand):
             "counts": self.counts,
         }  # fmt: skip
         if not self.prove:
-            say(claim(model, text, **settings).line())
-            return
+            return claim(model, text, **settings)
         with progress_bar("proving") as progress:
-            proof = prove(model, text, **settings, progress=progress)
-        for line in proof.lines():
-            say(line)
+            return prove(model, text, **settings, progress=progress)
 
     def _options(self) -> EvaluationOptions:
         from clearformer.tasks.task import EvaluationOptions
@@ -209,9 +217,9 @@ class Evaluate(ModelCommand):
             )
         if self.probabilities and "classify" not in verbs:
             raise ValueError("--probabilities is for classifiers: leave it out")
-        if self.prove or self.dynamic or self.counts:
+        if self._codes:
             model.config.require_verb("generate", model.name)
-        if (self.prove or self.dynamic or self.counts) and self.memory is not None:
+        if self._codes and self.memory is not None:
             raise ValueError(
                 "--prove, --dynamic and --counts use the memory of the training: no --memory"
             )

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -42,8 +42,9 @@ class Explore:
     """Also read .bin files: only the tensors in them."""
     static: Path | None = None
     """Write the course for these models to a new folder, as files that need no server, and exit."""
-    text: tuple[str, ...] = ()
-    """Texts of --static that a reader can choose from; default: an example for each model."""
+    text: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A text of --static that a reader can choose; may be repeated; default: an example for each
+    model."""
 
     def run(self) -> None:
         if not 0 <= self.port <= 65_535:

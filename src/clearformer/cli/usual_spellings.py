@@ -102,6 +102,8 @@ USUAL: dict[str, dict[str, str]] = {
 MODEL = ("--model", "--run")
 ARGUMENTS: dict[str, tuple[str, ...]] = {"generate": ("--prompt",), "evaluate": ("--compare",)}
 TAKES_MODEL = ("generate", "classify", "predict", "evaluate", "translate", "embed", "fill")
+# Flags with several values; other tools repeat the flag for each.
+SEVERAL = {"train": ("--log",), "generate": ("--stop", "--banned"), "explore": ("--text",)}
 
 
 def usual_spellings(words: Sequence[str]) -> list[str]:
@@ -123,10 +125,31 @@ def usual_spellings(words: Sequence[str]) -> list[str]:
             found.append(f"{table[flag]}{equals}{value}")
         else:
             found.append(word)
+    for flag in SEVERAL.get(verb, ()):
+        found = _given_once(found, flag)
     found = models + found
     # Behind the model, not at the end, where a flag with several values would take it.
     place = 1 if found and not found[0].startswith("-") else len(found)
     return [verb, *found[:place], *arguments, *found[place:]]
+
+
+def _given_once(words: list[str], flag: str) -> list[str]:
+    """The words with all values of a repeated flag behind its first occurrence."""
+    if sum(_flag(word) == flag for word in words) < 2:
+        return words
+    others, values, place = list[str](), list[str](), None
+    inside = False  # among the values of the flag
+    for word in words:
+        if _flag(word) == flag:
+            inside = "=" not in word
+            values += [] if inside else [word.partition("=")[2]]
+            place = len(others) if place is None else place
+        elif inside and not word.startswith("-"):
+            values.append(word)
+        else:
+            inside = False
+            others.append(word)
+    return [*others[:place], flag, *values, *others[place:]]
 
 
 def _flag(word: str) -> str:

@@ -16,18 +16,22 @@ from clearformer.compressor.models import weights_size
 from clearformer.compressor.peers import peer_sizes
 
 
-def accounts(data: bytes, packed: Compressed, module: nn.Module | None) -> Iterator[str]:
-    """One line for each way to count, and for each other compressor.
+def sizes(data: bytes, packed: Compressed, module: nn.Module | None) -> dict[str, int]:
+    """Bytes by each way to count, and by each other compressor.
 
     `module` is the model whose weights a receiver needs; None: it was trained from scratch.
     """
-    rows = {"compressed file": packed.size}
+    found = {"compressed file": packed.size}
     if module is not None:
         weights, in_int8 = weights_size(module)
-        rows["and weights"] = packed.size + weights
-        rows["and weights in int8"] = packed.size + min(weights, in_int8)
-    rows |= peer_sizes(data)
-    for name, size in rows.items():
+        found["with weights"] = packed.size + weights
+        found["with weights in int8"] = packed.size + min(weights, in_int8)
+    return found | peer_sizes(data)
+
+
+def accounts(data: bytes, packed: Compressed, module: nn.Module | None) -> Iterator[str]:
+    """The `sizes` as lines, and which of them to compare."""
+    for name, size in sizes(data, packed, module).items():
         yield f"{name:20} {size:12,} bytes  {8 * size / max(1, len(data)):8.4f} bits per byte"
     yield (
         "the first line compares with the others if the receiver has the model; if not, the lines "
@@ -35,13 +39,3 @@ def accounts(data: bytes, packed: Compressed, module: nn.Module | None) -> Itera
         if module is not None
         else "no weights are shipped, so the first line compares with the others"
     )
-
-
-def falling(packed: Compressed) -> Iterator[str]:
-    """Bits per byte of each 100 KB, for a model that learns."""
-    if packed.header.online is None:
-        return
-    before, bits = 0, 0
-    for place, total in packed.curve:
-        yield f"{before:12,} to {place:12,} bytes: {(total - bits) / (place - before):.4f} bits"
-        before, bits = place, total

@@ -25,6 +25,7 @@ from clearformer.compressor import container, environment, protocols
 from clearformer.compressor.arithmetic import Arithmetic, Portable
 from clearformer.compressor.coding_plan import Plan, native, plan_for
 from clearformer.compressor.container import Header
+from clearformer.compressor.curve import Curve, Points
 from clearformer.compressor.models import ModelSource, model_hash, opened
 from clearformer.compressor.online import Online
 from clearformer.compressor.pages import Pages, Tokens, restore, tokenize
@@ -34,7 +35,6 @@ from clearformer.inference import entropy_coder
 from clearformer.inference.entropy_coder import Ids, code
 from clearformer.text import Tokenizer, sha256
 
-CURVE_BYTES = 100_000
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 Progress = Callable[[int, int], None]  # coded tokens, all tokens
 
@@ -48,14 +48,14 @@ class Compressed:
         header (Header): What a decoder needs: hashes, protocol, versions.
         code_size (int): Bytes of the code alone.
         raw_size (int): Bytes of the original that the tokenizer cannot restore, stored by LZMA.
-        curve (tuple): Pairs of original bytes and bits of code so far, one for each 100 KB.
+        curve (list): Pairs of original bytes and bits of code so far, one for each 100 KB.
     """
 
     data: bytes
     header: Header
     code_size: int
     raw_size: int
-    curve: tuple[tuple[int, int], ...]
+    curve: Points
 
     @property
     def size(self) -> int:
@@ -120,6 +120,8 @@ def compress(
     """
     if from_scratch and not online:
         raise ValueError("`from_scratch` needs `online`: untrained weights predict nothing")
+    if seed and not from_scratch:
+        raise ValueError("`seed` is for initial weights: leave it out, or add `from_scratch`")
     language_model, name = opened(model, seed if from_scratch else None)
     tokenizer = require_tokenizer(language_model)
     with open_source(source) as file:
@@ -204,24 +206,22 @@ def decompress(
 
 def _encode(
     model: LanguageModel, plan: Plan, tokens: Tokens, size: int, progress: Progress | None
-) -> tuple[memoryview, tuple[tuple[int, int], ...]]:
+) -> tuple[memoryview, Points]:
     """The code of some tokens, and how many bits each 100 KB of the text took."""
     starts, counts = cut(tokens, plan.streams)
     encoder = entropy_coder.Encoder(tokens, starts)
-    curve: list[tuple[int, int]] = []
+    curve = Curve(size, len(tokens))
 
     def step(done: int, table: entropy_coder.Frequencies) -> Ids:
         coded = encoder(done, table)
         total = done * plan.streams + len(coded)
-        read = size * total // max(1, len(tokens))
-        if read // CURVE_BYTES > (curve[-1][0] // CURVE_BYTES if curve else 0):
-            curve.append((read, encoder.bits))
+        curve(total, encoder.bits)
         if progress is not None:
             progress(total, len(tokens))
         return coded
 
     code(plan.predictor(model, plan.learner(model)), counts, model.config.vocabulary, step)
-    return encoder.finish(), tuple(curve)
+    return encoder.finish(), curve.points
 
 
 def _decode(

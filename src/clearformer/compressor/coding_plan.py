@@ -111,6 +111,7 @@ class Plan:
             digest.update(
                 frequencies(predictor.read(chance.integers(0, vocabulary, self.streams))).tobytes()
             )
+        del predictor  # with its caches: those for a window take as much memory
         longest = self.protocol.longest
         if tokens > self.streams * longest:
             window = chance.integers(0, vocabulary, (self.streams, longest))

@@ -2,8 +2,7 @@
 
 A loss alone proves nothing: a model that sees the token that it predicts, or whose probabilities
 sum to more than one, reports fewer bits than any decoder needs. `prove` writes the file, decodes
-it, and
-compares both the text and the bits.
+it, and compares both the text and the bits.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from clearformer.compressor.codec import (
     require_tokenizer,
 )
 from clearformer.compressor.coding_plan import Plan, native, plan_for
+from clearformer.compressor.curve import Curve, Points, bits_by_part
 from clearformer.compressor.models import ModelSource, opened
 from clearformer.compressor.online import Online
 from clearformer.compressor.pages import Tokens, tokenize
@@ -49,10 +49,20 @@ class Claim:
     size: int  # bytes of the text
     streams: int
     online: Online | None
+    curve: Points = ()  # as of `Compressed`
 
     @property
     def bits_per_byte(self) -> float:
         return self.bits / max(1, self.size)
+
+    def lines(self) -> list[str]:
+        """The claim, and how the bits fall if the model learns."""
+        return [self.line(), *([] if self.online is None else bits_by_part(self.curve))]
+
+    def document(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        found = {"claimed_bits_per_byte": self.bits_per_byte, "streams": self.streams}
+        return found if self.online is None else {**found, "curve": self.curve}
 
     def line(self) -> str:
         learning = ", learning online" if self.online is not None else ""
@@ -82,8 +92,20 @@ class Proof:
             f"its code has        {code:.4f} bits per byte, {self.difference:+.3%}",
             f"the file has        {self.packed.bits_per_byte:.4f} bits per byte: "
             f"{self.packed.size:,} bytes for {header.length:,}",
+            *([] if self.claim.online is None else bits_by_part(self.packed.curve)),
             f"decoded             sha256 {header.sha256[:16]}…, the same: proven",
         ]
+
+    def document(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        length = max(1, self.packed.header.length)
+        return self.claim.document() | {
+            "code_bits_per_byte": 8 * self.packed.code_size / length,
+            "file_bits_per_byte": self.packed.bits_per_byte,
+            "file_bytes": self.packed.size,
+            "sha256": self.packed.header.sha256,
+            **({} if self.claim.online is None else {"curve": self.packed.curve}),
+        }
 
 
 @check_keywords
@@ -182,10 +204,17 @@ def claim(
     leak = find_leak(language_model.module, beginning, vocabulary)
     if leak is not None:
         raise ValueError(f"{CANNOT} ({leak}{_finding(language_model)})")
-    with plan.arithmetic.running(language_model):
-        bits = _bits(language_model, plan, tokens, progress)
     first = min(plan.streams, len(tokens)) * log2(vocabulary)  # they are uniform
-    return Claim(bits + first, len(tokens), len(data), plan.streams, plan.online)
+    curve = Curve(len(data), len(tokens))
+
+    def read(done: int, bits: float) -> None:
+        curve(done, first + bits)
+        if progress is not None:
+            progress(done, bits)
+
+    with plan.arithmetic.running(language_model):
+        bits = first + _bits(language_model, plan, tokens, read)
+    return Claim(bits, len(tokens), len(data), plan.streams, plan.online, curve.points)
 
 
 def _finding(model: LanguageModel) -> str:
@@ -201,7 +230,7 @@ def _finding(model: LanguageModel) -> str:
     return "".join(f"; verify: {each.name} at {each.place}" for each in report.findings[:1])
 
 
-def _bits(model: LanguageModel, plan: Plan, tokens: Tokens, progress: BitsSoFar | None) -> float:
+def _bits(model: LanguageModel, plan: Plan, tokens: Tokens, progress: BitsSoFar) -> float:
     starts, counts = protocols.cut(tokens, plan.streams)
     rows = np.zeros((plan.streams, int(counts[0])), dtype=np.int64)
     for row, start, count in zip(rows, starts, counts, strict=True):

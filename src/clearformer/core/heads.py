@@ -21,6 +21,8 @@ IGNORE = -100  # the target of a position that has none
 
 Pool = Callable[[Tensor, Tensor | None], Tensor]
 SumAndCount = tuple[Tensor, Tensor]
+# (logits, targets, smoothing) to a sum and a count
+Criterion = Callable[[Tensor, Tensor, float], SumAndCount]
 # (project, rows (R, E), targets (R,), smoothing, cap) to a sum and a count
 VocabularyLoss = Callable[[nn.Linear, Tensor, Tensor, float, float | None], SumAndCount]
 # (hidden (B, T, E), targets (B, T)) to the rows of which a loss is computed, and their targets
@@ -91,12 +93,10 @@ def with_target(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Head(nn.Module):
-    """Base of trained heads: logits, and their cross-entropy.
+    """Base of trained heads: logits, and a loss of them."""
 
-    In training `smoothing` of a target's probability goes to all classes.
-    """
-
-    smoothing: float = 0.0
+    smoothing: float = 0.0  # in training, this share of a target's probability goes to all classes
+    criterion: Criterion = staticmethod(cross_entropy)
 
     @property
     def label_smoothing(self) -> float:
@@ -105,7 +105,7 @@ class Head(nn.Module):
     def loss(
         self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
     ) -> SumAndCount:
-        return cross_entropy(self(hidden, attention_mask), targets, self.label_smoothing)
+        return self.criterion(self(hidden, attention_mask), targets, self.label_smoothing)
 
 
 class NextToken(Head):

@@ -88,7 +88,8 @@ def create_app(
     # The middleware that is added last runs first.
     app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=1)
     authorize = authorize_all if token is None else TokenCookie(token)
-    app.add_middleware(AccessMiddleware, authorize=authorize)
+    # A form on a page of another site sends no JSON, so this is refused like a foreign origin.
+    app.add_middleware(AccessMiddleware, authorize=authorize, not_json=403)
     app.add_middleware(HostMiddleware, allowed_hosts=hosts, respond=error_response)
     return app
 

@@ -93,20 +93,23 @@ class Pretraining(nn.Module):
         return torch.cat(sums), torch.cat(counts)  # each (2,)
 
 
+def binary_cross_entropy(
+    logits: Tensor, targets: Tensor, smoothing: float = 0.0, weights: Tensor | None = None
+) -> SumAndCount:
+    """Sum over the valid targets (B, C), each 1, 0 or IGNORE, and how many they are: each (1,)."""
+    logits = at_least_float32(logits)  # (B, C)
+    require_shape("targets", targets, logits.shape, "give each label 1, 0 or IGNORE")
+    valid = targets != IGNORE
+    # Smoothing moves a label of 0 or 1 towards one half.
+    wanted = targets.to(logits) * (1 - smoothing) + smoothing / 2
+    each = F.binary_cross_entropy_with_logits(logits, wanted, weights, reduction="none")
+    return each[valid].sum()[None], valid.sum()[None]
+
+
 class MultiLabelClassifier(Classifier):
     """Any number of labels for a whole sequence: a logit for each, independent of the others."""
 
-    def loss(
-        self, hidden: Tensor, targets: Tensor, attention_mask: Tensor | None = None
-    ) -> SumAndCount:
-        """Binary cross entropy; targets (B, C) are 1, 0 or IGNORE."""
-        logits = at_least_float32(self(hidden, attention_mask))  # (B, C)
-        require_shape("targets", targets, logits.shape, "give each label 1, 0 or IGNORE")
-        valid = targets != IGNORE
-        # Smoothing moves a label of 0 or 1 towards one half.
-        wanted = targets.to(logits) * (1 - self.label_smoothing) + self.label_smoothing / 2
-        each = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
-        return each[valid].sum()[None], valid.sum()[None]
+    criterion = staticmethod(binary_cross_entropy)
 
 
 class Regressor(Classifier):

@@ -10,7 +10,6 @@ Axes: B batch, T tokens, G n-grams, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from clearformer.core.basic import require_shape
 from clearformer.core.cache import Cache
 from clearformer.core.embedding import Embedding
-from clearformer.core.heads import SumAndCount
+from clearformer.core.heads import Head, SumAndCount
 from clearformer.core.masks import require_attention_mask
 from clearformer.core.model import Batch, Transformer
 from clearformer.core.stack import Stack
@@ -131,11 +130,13 @@ class NgramScores(nn.Module):
 class NgramTransformer(Transformer):
     """A classifier whose logits are head_weight * head + scores of n-grams."""
 
+    head: Head
+
     def __init__(
         self,
         embedding: Embedding,
         stack: Stack,
-        head: nn.Module,
+        head: Head,
         ngrams: NgramScores,
         head_weight: float = 1.0,
     ) -> None:
@@ -160,16 +161,15 @@ class NgramTransformer(Transformer):
         Trained on the sum, the head would only correct scores that explain the training texts
         already, and learn nothing that helps with other texts (docs/log.md).
         """
-        hidden, mask = batch.hidden(self, caches), batch.attention_mask
-        loss = cast(Callable[..., SumAndCount], self.head.loss)
-        own, count = loss(hidden, batch.targets, mask)
+        mask, targets = batch.attention_mask, batch.targets
+        assert isinstance(targets, Tensor)
+        logits = self.head(batch.hidden(self, caches), mask)  # (B, C)
         scores = self.ngrams(batch.tokens, mask)  # (B, C)
-        # The head knows its loss: of classes or labels, smoothed, weighted.
-        hook = self.head.register_forward_hook(lambda head, given, logits: scores)
-        try:
-            theirs, _ = loss(hidden, batch.targets, mask)
-        finally:
-            hook.remove()
+        losses = (
+            self.head.criterion(each, targets, self.head.label_smoothing)
+            for each in (logits, scores)
+        )
+        (own, count), (theirs, _) = losses
         return (own + theirs) / 2, count
 
 

@@ -38,8 +38,8 @@ def chat_prompt(model: LanguageModel, messages: Sequence[Message], name: str) ->
     end = template.answer_end()
     specials = {} if model.tokenizer is None else model.tokenizer.specials
     eos_ids = model.eos_ids()
-    if end in specials:
-        return ChatPrompt(ids, tuple(dict.fromkeys((*eos_ids, specials[end]))), ())
+    if end.strip() in specials:
+        return ChatPrompt(ids, tuple(dict.fromkeys((*eos_ids, specials[end.strip()]))), ())
     return ChatPrompt(ids, eos_ids, (end,) if end else ())
 
 

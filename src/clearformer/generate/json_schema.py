@@ -17,6 +17,7 @@ MAX_DEPTH = 16
 MAX_PROPERTIES = 100
 MAX_PATTERN = 1_000_000  # characters
 MAX_INTEGERS = 1000  # values of an integer with a minimum and a maximum
+MAX_COMPARISONS = 20_000  # pairs of schemas that the alternatives of `oneOf` lead to
 FREE_DEPTH = 3  # nesting of values whose schema allows everything
 CHARACTER = r'([^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})'
 DIGITS = "(0|[1-9][0-9]{0,15})"
@@ -62,6 +63,9 @@ TYPES = {
 }
 
 
+Values = set[tuple[str, str]]  # types and JSON texts
+
+
 def schema_pattern(schema: object) -> str:
     """The regular expression of the JSON texts that follow a schema; ValueError if there is none.
 
@@ -92,6 +96,9 @@ class _Schemas:
         self.root = root
         self.open: list[str] = []  # references that are being followed
         self.followed: dict[tuple[str, int], str] = {}  # patterns by reference and depth
+        # By the `id` of schemas, which stay in memory with the root.
+        self.compared: dict[tuple[int, int], bool] = {}
+        self.possible: dict[int, tuple[set[str], Values | None]] = {}
 
     def pattern(self, schema: object, where: str, depth: int) -> str:
         (found,) = _limited([self._pattern(schema, where, depth)], where)
@@ -188,22 +195,43 @@ class _Schemas:
         one, other = self._followed(one), self._followed(other)
         if not isinstance(one, Mapping) or not isinstance(other, Mapping) or depth > MAX_DEPTH:
             return False
-        types = _possible_types(one), _possible_types(other)
-        if types[0].isdisjoint(types[1]):
+        pair = id(one), id(other)
+        if pair not in self.compared:
+            if len(self.compared) >= MAX_COMPARISONS:
+                raise ValueError(
+                    f"the alternatives of oneOf need more than {MAX_COMPARISONS:,} comparisons: "
+                    f"use anyOf, or fewer alternatives"
+                )
+            self.compared[pair] = False  # until it is known, since a schema may contain itself
+            self.compared[pair] = self._told_apart(one, other, depth)
+        return self.compared[pair]
+
+    def _told_apart(self, one: Mapping[str, Any], other: Mapping[str, Any], depth: int) -> bool:
+        """Whether their types, their values or a property that both require differ."""
+        (types, values), (other_types, other_values) = self._possible(one), self._possible(other)
+        if types.isdisjoint(other_types):
             return True
-        values = _possible_values(one), _possible_values(other)
-        if values[0] is not None and values[1] is not None:
-            return values[0].isdisjoint(values[1])
-        members = one.get("properties"), other.get("properties")
-        if types != ({"object"}, {"object"}) or not all(isinstance(m, Mapping) for m in members):
+        if values is not None and other_values is not None:
+            return values.isdisjoint(other_values)
+        first, second = one.get("properties"), other.get("properties")
+        if types != {"object"} or other_types != {"object"}:
             return False
-        shared = [name for name in members[0] if name in members[1]]
-        required = [each.get("required", []) for each in (one, other)]
+        if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+            return False
+        both = _required_names(one) & _required_names(other)
         return any(
-            all(isinstance(names, list) and name in names for names in required)
-            and self._disjoint(members[0][name], members[1][name], depth + 1)
-            for name in shared
+            self._disjoint(first[name], second[name], depth + 1)
+            for name in first
+            if name in both and name in second
         )
+
+    def _possible(self, schema: Mapping[str, Any]) -> tuple[set[str], Values | None]:
+        """The types that values of a schema may have, and the values if they are listed."""
+        key = id(schema)
+        if key not in self.possible:
+            values = _possible_values(schema)
+            self.possible[key] = _possible_types(schema, values), values
+        return self.possible[key]
 
     def _followed(self, schema: Any) -> Any:
         """The schema that a chain of references leads to."""
@@ -278,9 +306,13 @@ def _types_of(value: object) -> set[str]:
     return TYPES[int] if whole else TYPES.get(type(value), set())
 
 
-def _possible_types(schema: Mapping[str, Any]) -> set[str]:
+def _required_names(schema: Mapping[str, Any]) -> set[str]:
+    names = schema.get("required")
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+
+
+def _possible_types(schema: Mapping[str, Any], values: Values | None) -> set[str]:
     """The types that values of a schema may have; `number` includes `integer`."""
-    values = _possible_values(schema)
     if values is not None:
         return {{"number": "integer"}.get(kind, kind) for kind, _ in values}
     kinds = schema.get("type", "object" if "properties" in schema else list(KEYWORDS))
@@ -288,7 +320,7 @@ def _possible_types(schema: Mapping[str, Any]) -> set[str]:
     return {"integer" if name == "number" else str(name) for name in names}
 
 
-def _possible_values(schema: Mapping[str, Any]) -> set[tuple[str, str]] | None:
+def _possible_values(schema: Mapping[str, Any]) -> Values | None:
     """Type and JSON text of the values of `const` or `enum`; None if others are allowed too."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):

@@ -92,7 +92,7 @@ class AccessMiddleware:
     """Checks origin, content type, authorization and body size, and sets headers on responses.
 
     `HostMiddleware` has checked `Host` before. `respond` writes a refusal; pages of
-    other sites may link to `linked` only.
+    other sites may link to `linked` only. `not_json` is the status of another content type.
     """
 
     def __init__(
@@ -102,12 +102,14 @@ class AccessMiddleware:
         respond: Callable[[Problem], Response] | None = None,
         max_body: int = MAX_BODY_BYTES,
         linked: tuple[str, ...] = ("/",),
+        not_json: int = 415,
     ) -> None:
         self.app = app
         self.authorize = authorize
         self.respond = respond or error_response
         self.max_body = max_body
         self.linked = linked
+        self.not_json = not_json
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -133,7 +135,7 @@ class AccessMiddleware:
         if scope["method"] not in SAFE_METHODS:
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
-                return self.respond(wrong_content_type(scope["method"]))
+                return self.respond(wrong_content_type(scope["method"], self.not_json))
         refusal = self.authorize(scope, headers)
         if refusal is not None:
             return refusal
@@ -143,9 +145,9 @@ class AccessMiddleware:
         return None
 
 
-def wrong_content_type(method: str) -> Problem:
+def wrong_content_type(method: str, status: int) -> Problem:
     message = f"a {method} must have the header Content-Type: application/json"
-    return Problem(415, "content_type", message)
+    return Problem(status, "content_type", message)
 
 
 def body_too_big(limit: int) -> Problem:

@@ -70,7 +70,8 @@ def describe_invalid(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[st
 
 
 def _sentence(field: str, error: Mapping[str, Any]) -> str:
-    kind, ctx, value = error["type"], error.get("ctx", {}), error.get("input")
+    kind, ctx = error["type"], error.get("ctx", {})
+    value: Any = error.get("input")
     if kind == "missing":
         return f"{field} is missing: add it" if field != "body" else "the body is empty: send JSON"
     if kind == "extra_forbidden":

@@ -52,8 +52,7 @@ class LogitAttribution:
             {"component": "biases", "layer": None, "head": None, "value": self.biases},
         ]
         if self.edits:
-            edits = {"component": "edits", "layer": None, "head": None, "value": self.edits}
-            found.append(edits)
+            found.append({"component": "edits", "layer": None, "head": None, "value": self.edits})
         for name, table in (("head", self.heads), ("cross head", self.cross_heads)):
             for layer, values in enumerate(table.tolist()):
                 for number, value in enumerate(values):

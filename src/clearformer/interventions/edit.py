@@ -69,7 +69,7 @@ class Edit(Listener):
         """The weights of a head, to be set: ``edit.attention(2, 3)[query, key] = 0.5``."""
         return Cells(self, attention_point(layer, head, part))
 
-    def set_weight(self, point: Point, weight: float) -> None:
+    def set_weight(self, point: Point, weight: float | Tensor) -> None:
         """Set one attention weight; see `SetWeights`."""
         if point.key is None:
             raise ValueError(f"{point} is not a weight: write attention(layer, head)[query, key]")

@@ -94,7 +94,8 @@ class Point:
 
     def of(self, trace: Recorded) -> Tensor:
         """The value that a trace recorded here, without the axes that are narrowed to one."""
-        if not hasattr(trace, "get") or isinstance(trace, Mapping):
+        given: object = trace
+        if not hasattr(given, "get") or isinstance(given, Mapping):
             kind = type(trace).__name__
             raise ValueError(f"of() takes a trace, but got a {kind}: pass model.trace(text)")
         if len(self.stages) > 1:
@@ -224,10 +225,15 @@ def point(
 
 def _checked(point: Point) -> Point:
     """Refuse what no model has; the rest is known once the model is."""
-    given = {"layer": point.layer, "head": point.head, "unit": point.unit}
+
+    def index(name: str, value: Any) -> int | None:
+        return None if value is None else _integer(name, value, " from 0")
+
     return replace(
         point,
-        **{name: None if v is None else _integer(name, v, " from 0") for name, v in given.items()},
+        layer=index("layer", point.layer),
+        head=index("head", point.head),
+        unit=index("unit", point.unit),
     )
 
 

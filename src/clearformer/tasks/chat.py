@@ -288,6 +288,8 @@ def run_template(config: RunConfig) -> ChatTemplate:
 def require_writable(template: ChatTemplate, tokenizer: Tokenizer) -> None:
     """Raise ValueError if the tokenizer cannot write what ends an answer."""
     end = template.answer_end()
+    if end.strip() in tokenizer.specials:
+        return
     if end and tokenizer.decode(tokenizer.encode_with_specials(end)) != end:
         raise ValueError(
             f"answers end with {end!r:.60} in the chat template, but this tokenizer "

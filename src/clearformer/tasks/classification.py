@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearformer import data
 from clearformer.config import Classifier, RunConfig
+from clearformer.core.heads import Head
 from clearformer.core.model import Transformer
 from clearformer.data.rows import Targets, label_ids
 from clearformer.tasks.baseline import Baseline, baseline
@@ -21,7 +22,7 @@ from clearformer.tasks.predictions import AnyPrediction, Prediction
 from clearformer.tasks.target import Target
 from clearformer.tasks.task import LoadedTask
 from clearformer.text import Tokenizer
-from clearformer.training.class_weights import balanced, weight_classes
+from clearformer.training.class_weights import WeightedCrossEntropy, balanced
 
 # --- verbs ---------------------------------------------------------------------------------
 
@@ -144,10 +145,11 @@ class ClassTarget(Target):
     def chance(self, head: Any) -> float:
         return math.log(head.classes)
 
-    def prepare(self, module: nn.Module, targets: Targets, config: RunConfig) -> None:
+    def prepare(self, head: Head, targets: Targets, config: RunConfig) -> None:
         """Weight the classes in the loss, if the settings say so."""
         if config.train.class_weights == "balanced":
-            weight_classes(module, balanced(targets, config.model.head.classes))
+            weights = balanced(targets, config.model.head.classes)
+            head.criterion = WeightedCrossEntropy(weights)
 
     def baseline(self, training: data.Table, validation: data.Table) -> Baseline | None:
         return baseline(training, validation)

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearformer import data
 from clearformer.config import MultiLabelClassifier, RunConfig
+from clearformer.core.heads import Head
 from clearformer.data.label_forms import labels_of
 from clearformer.data.rows import Targets
 from clearformer.tasks.baseline import AnyBaseline, label_sets_baseline
@@ -21,7 +22,7 @@ from clearformer.tasks.labelled_texts import LoadedTexts, TextTask
 from clearformer.tasks.multi_label_report import LabelSetPrediction, MultiLabelReport, report
 from clearformer.tasks.target import Target
 from clearformer.tasks.task import LoadedTask
-from clearformer.training.class_weights import weight_labels
+from clearformer.training.class_weights import WeightedLabels
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,10 @@ class LabelSetTarget(Target):
     def chance(self, head: Any) -> float:
         return math.log(2)
 
-    def prepare(self, module: nn.Module, targets: Targets, config: RunConfig) -> None:
+    def prepare(self, head: Head, targets: Targets, config: RunConfig) -> None:
         """Weight labels and their absence alike in the loss, if the settings say so."""
         if config.train.class_weights == "balanced":
-            weight_labels(module, torch.from_numpy(targets))
+            head.criterion = WeightedLabels.balanced(torch.from_numpy(targets))
 
     def baseline(self, training: data.Table, validation: data.Table) -> AnyBaseline | None:
         return label_sets_baseline(training, validation)

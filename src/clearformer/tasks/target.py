@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearformer import data
 from clearformer.config import RunConfig
+from clearformer.core.heads import Head
 from clearformer.data.rows import Targets
 from clearformer.tasks.predictions import AnyPrediction
 from clearformer.tasks.text_report import TextReport
@@ -76,7 +77,7 @@ class Target:
         """The loss of a prediction that knows nothing."""
         raise NotImplementedError
 
-    def prepare(self, module: nn.Module, targets: Targets, config: RunConfig) -> None:
+    def prepare(self, head: Head, targets: Targets, config: RunConfig) -> None:
         """Give the head of a newly built model what its loss needs to know about the data."""
 
     def baseline(self, training: data.Table, validation: data.Table) -> AnyBaseline | None:

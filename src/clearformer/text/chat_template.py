@@ -12,12 +12,13 @@ from clearformer.text.conversations import check_messages
 MAX_TEMPLATE = 200_000  # characters
 Part = tuple[str, bool]  # a text, and whether it is an answer
 
-# For a model that has none: markers that no tokenizer needs to know.
+# For a model that has none. Its markers consist of letters that are in most texts: a small model
+# confuses bytes that its training text did not have (docs/log.md).
 DEFAULT = (
     "{% for message in messages %}"
-    "{{ '<|' + message['role'] + '|>\\n' + message['content'] + '<|end|>\\n' }}"
+    "{{ '--' + message['role'] + '--\\n' + message['content'] + '\\nEND\\n' }}"
     "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+    "{% if add_generation_prompt %}{{ '--assistant--\\n' }}{% endif %}"
 )
 
 
@@ -93,9 +94,11 @@ class ChatTemplate:
         return [parts]
 
     def answer_end(self) -> str:
-        """The text after an answer, such as an end token, without white space around it."""
+        """The text after an answer, such as an end token and a line break; "" if it is only white
+        space."""
         mark = "clearformer-answer"
         text = self.render(
             [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
         )
-        return text.rpartition(mark)[2].strip() if mark in text else ""
+        end = text.rpartition(mark)[2] if mark in text else ""
+        return end if end.strip() else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearformer.verification.findings import Place
 from clearformer.verification.softmax import softmaxes
@@ -69,6 +69,10 @@ FOLLOWED = {
     "index_select",
     "tensor_split",
     "sigmoid",
+    "abs",
+    "max",
+    "maximum",
+    "minimum",
 }
 DEPTH = 60
 PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d", "baddbmm", "embedding")
@@ -211,15 +215,29 @@ def _path_to_product(trace: Trace, tensor: Tensor, before: int, depth: int) -> l
     op = trace.producer(tensor, before)
     if op is None or depth == 0:
         return None
-    if op.name in PRODUCTS:
+    mixes = _mixes_heads(op)
+    if op.name in PRODUCTS and not mixes:
         return [op]
-    if op.name not in FOLLOWED:
+    if op.name not in FOLLOWED and not mixes:
         return None
     for each in op.tensors:
         path = _path_to_product(trace, each, op.index, depth - 1)
         if path is not None:
             return [op, *path]
     return None
+
+
+def _mixes_heads(op: Op) -> bool:
+    """Whether scores or weights of all heads are mixed by a table of parameters."""
+    if op.name not in (*PRODUCTS, "linear", "conv2d"):
+        return False
+    tables = [each for each in op.tensors if isinstance(each, nn.Parameter)]
+    given = [each for each in op.tensors if not isinstance(each, nn.Parameter)]
+    if not tables or len(given) != 1 or given[0].dim() != 4 or op.out.dim() != 4:
+        return False
+    if op.name == "conv2d":
+        return given[0].shape[-2:] == op.out.shape[-2:]
+    return tables[0].dim() == 2 and sorted(given[0].shape) == sorted(op.out.shape)
 
 
 def _operand_tensors(op: Op) -> list[Tensor]:
@@ -363,7 +381,8 @@ def _weights_product(trace: Trace, softmax: Op, event: Attention) -> None:
     for op in trace.ops[softmax.index + 1 :]:
         if not any(id(each) in reached for each in op.tensors):
             continue
-        if op.name in PRODUCTS:
+        mixes = _mixes_heads(op)
+        if op.name in PRODUCTS and not mixes:
             event.product, event.after = op, frontier[1:]
             operands = _operand_tensors(op)
             first = id(operands[0]) in reached
@@ -375,7 +394,7 @@ def _weights_product(trace: Trace, softmax: Op, event: Attention) -> None:
             elif not first:
                 event.weights = event.weights.transpose(-1, -2)
             return
-        if op.name not in FOLLOWED or len(frontier) > 12:
+        if (op.name not in FOLLOWED and not mixes) or len(frontier) > 12:
             return
         frontier.append(op)
         reached.add(id(op.out))

@@ -49,7 +49,8 @@ def sweep(still_visit, loaded, explorer_server, recomputed):
         page = still_visit.go(view, model=kind, ready=ready, **state)
         page.wait_for_function(COLLECT, arg=least)
         page.wait_for_timeout(100)  # panels that appear after the first answers are swept too
-        given = {**(facts or {}), **{name: state[name] for name in ("off", "set") if name in state}}
+        changes = ("off", "set", "other", "patch", "layer", "i")
+        given = {**(facts or {}), **{name: state[name] for name in changes if name in state}}
         if act:
             given |= act(page) or {}
         model = loaded(kind)
@@ -121,6 +122,9 @@ ALL = [
     Swept("attention", "#edit-top td[data-after]", least=60),
     Swept("attention", "#edit-top td[data-after]", kinds=("generator", "modern"),
           state={"off": "self.1.0,self.0.m", "set": "self.0.1.3.1.0.75", "i": 3, "head": 1}),
+    Swept("attention", "#edit-top td[data-after]", kinds=("generator",),
+          state={"other": "The dog sat on the mat", "patch": "attn_out", "everywhere": "false",
+                 "layer": 1, "i": 5}),
     # One segment of a memory is the whole text here.
     Swept("order", "#verdict-on [data-error]", order),
     Swept("stream", "table.lens td[data-id]", kinds=tuple(k for k in KINDS if k != "classifier")),

@@ -37,6 +37,13 @@ def test_curves_follow_running_training(growing, visit, tiny):
     page.wait_for_function("() => document.querySelector('#state').textContent.startsWith('ended')")
 
 
+def test_model_without_a_run_waits_for_none(visit):
+    """It has no metrics: the page names the runs, and leaves no panel empty."""
+    page = visit.go("training", model="nan", ready="[data-part=runs] button")
+    page.wait_for_function("() => !document.querySelector('.ghost, .wait')")
+    assert page.locator("[data-part=loss]").count() == 0
+
+
 def test_stop_button_confirms_and_creates_file(growing, visit):
     lock = Lock(growing)
     page = visit.go("training", run="growing", ready="#stop-run")

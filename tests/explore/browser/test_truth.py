@@ -1,6 +1,7 @@
 """What the page says of itself is true, and what the reader did is not lost."""
 
 import itertools
+import re
 import shutil
 
 import pytest
@@ -82,6 +83,35 @@ def test_rarely_drawn_token_has_its_text(visit, explorer_server):
     assert int(page.get_attribute("#bars tr.chosen", "data-id")) == id
     model = explorer_server.models["gpt2"]
     assert page.inner_text("#draw b") == vocabulary_items(model, [id])[0]["display"]
+
+
+REFUSED = {  # a number of each page that is of the text, and the model
+    "home": ("gpt2", "#model-picture .share"), "attention": ("gpt2", LADDER),
+    "norm": ("gpt2", "#component"), "mlp": ("gpt2", "#unit"),
+    "order": ("gpt2", "#verdict-on [data-error]"), "generate": ("gpt2", "[data-part=surprise]"),
+    "compress": ("gpt2", "[data-part=sizes] tr[data-p]"), "stream": ("gpt2", "table.lens"),
+    "compare": ("gpt2", "[data-kl]"), "space": ("gpt2", "#near td"),
+    "classify": ("classifier", "#complete"), "fill": ("bert", "[data-total]"),
+    "translate": ("original", "#rowsum"), "architectures": ("gpt2", "[data-output]"),
+}  # fmt: skip
+OF_NO_TEXT = r"input|.*model\.|.*masking\.|table\(|.*similarity"
+
+
+@pytest.mark.parametrize("view", REFUSED)
+def test_refused_text_leaves_no_numbers_of_the_one_before(open_visit, view):
+    model, ready = REFUSED[view]
+    task = {"task": view} if view in ("classify", "fill", "translate") else {}
+    with open_visit(check=False) as visit:  # the browser reports the status of a refusal
+        page = visit.go("tasks" if task else view, model=model, text=TEXT, ready=ready, **task)
+        page.wait_for_function(STILL)
+        box = "#prompt" if view == "generate" else "#text"
+        page.fill(box, "the cat " * 900)
+        page.press(box, "Enter") if view != "translate" else page.click("#run")
+        page.wait_for_selector("main [role=alert]")
+        page.wait_for_function(STILL)
+        script = "all => all.map(each => each.dataset.source)"
+        left = page.eval_on_selector_all("main [data-source]", script)
+        assert [each for each in left if not re.match(OF_NO_TEXT, each)] == []
 
 
 # --- what is said of a model ----------------------------------------------------------------

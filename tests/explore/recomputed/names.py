@@ -22,7 +22,7 @@ from clearformer.explore.traced_model import encode, encode_source
 from clearformer.generate.language_model import LanguageModel
 from clearformer.generate.sampling import Sampling
 from clearformer.generate.stream import stream
-from clearformer.interventions import attention, edit, head, mlp
+from clearformer.interventions import attention, edit, head, mlp, point
 
 from .functions import FUNCTIONS, most, softmax, tensor
 from .parts import PartNames, Traced
@@ -152,7 +152,7 @@ class Names(PartNames, dict):
         return math.log(2) * float(tensor(self["bits"][1:]).mean())
 
     def _edited(self):
-        """The logits with the heads that the address switches off, and the weights that it sets."""
+        """The logits with what the address changes: heads off, weights set, another text put in."""
         off = [each.split(".") for each in self.facts.get("off", "").split(",") if each]
         cells = [each.split(".", 5) for each in self.facts.get("set", "").split(",") if each]
         zero = [
@@ -163,7 +163,11 @@ class Names(PartNames, dict):
             attention(int(layer), int(h), part)[int(i), int(j)]: float(weight)
             for part, layer, h, i, j, weight in cells
         }
-        with edit(self.loaded.model, zero=zero, weights=weights):
+        replaced = {}
+        if "other" in self.facts:
+            place = point(self.facts["patch"], self.facts["layer"]).at(self.facts["i"])
+            replaced = {place: trace(self.loaded.model, self.facts["other"])}
+        with edit(self.loaded.model, zero=zero, weights=weights, replace=replaced):
             return trace(self.loaded.model, self.given).logits.double()
 
     def _edited_loss(self):

@@ -8,6 +8,11 @@ export class Asking<A> {
   private controller: AbortController | undefined;
   private again: (() => void) | undefined;
 
+  /** The answer to the question that is asked now, or was before it; none if this one was refused. */
+  get current(): A | undefined {
+    return this.error ? undefined : this.answer;
+  }
+
   async ask(question: (signal: AbortSignal) => Promise<A>): Promise<A | undefined> {
     this.controller?.abort();
     const controller = (this.controller = new AbortController());

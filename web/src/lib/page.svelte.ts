@@ -42,6 +42,8 @@ const start = {
   off: "",
   set: "",
   other: "",
+  patch: "resid_pre", // the stage of the other text that is put in
+  everywhere: true, // at every token
   // without parameters
   words: "",
   x: "",

@@ -16,8 +16,8 @@ export class InStack {
   }
 
   get trace(): Trace | undefined {
-    const found = this.tracing.answer;
-    return found?.model === this.model().id && !this.tracing.error ? found : undefined;
+    const found = this.tracing.current;
+    return found?.model === this.model().id ? found : undefined;
   }
 
   get part(): string {
