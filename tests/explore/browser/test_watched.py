@@ -59,3 +59,17 @@ def test_weights_are_those_of_the_module(new_page, tmp_path):
     assert "the attends to the" in page.inner_text("#watched-weight")
     assert page.locator("nav a").count() == 1
     assert problems == []
+
+
+def test_page_uses_the_whole_width(new_page, tmp_path):
+    """No step of the course stands beside it."""
+    module = nn.MultiheadAttention(16, 2, batch_first=True)
+    x = torch.randn(1, 3, 16)
+    seen = cf.watch(module)
+    with torch.no_grad():
+        seen(x, x, x)
+    seen.save(tmp_path / "watched.html", ["the", "cat", "sat"])
+    page = new_page(offline=True, viewport={"width": 1440, "height": 900})
+    page.goto((tmp_path / "watched.html").as_uri())
+    page.wait_for_selector("#watched-weight")
+    assert page.locator("[data-part=watched]").bounding_box()["width"] > 1200
