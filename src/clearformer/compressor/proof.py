@@ -214,6 +214,7 @@ def claim(
 
     with plan.arithmetic.running(language_model):
         bits = first + _bits(language_model, plan, tokens, read)
+    curve(len(tokens), bits)  # the last token of a stream is not read
     return Claim(bits, len(tokens), len(data), plan.streams, plan.online, curve.points)
 
 
