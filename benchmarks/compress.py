@@ -135,22 +135,25 @@ def speed(model: Model, text: bytes) -> None:
     print("speed, bytes per CPU second; windows of context tokens, stride apart")
     usual = model.config.length
     for context, stride in ((usual, usual // 2), (usual, usual), (64, 64)):
-        decoding(model, text, {"context": context, "stride": stride})
+        decoding(model, text, context, stride)
     many = text[: 32 * 1024]
     encode = len(many) / seconds(lambda: compress(many, model, streams=32))
     windows = len(many) / seconds(lambda: claim(model, many, streams=32))
     print(f"  encoding {encode:,.0f}, evaluating {windows:,.0f}: {encode / windows:.0%}")
 
 
-def decoding(model: Model, text: bytes, windows: dict[str, int]) -> None:
+def decoding(model: Model, text: bytes, context: int, stride: int) -> None:
     """With a stride as long as the context nothing is read again."""
     many, few = text[: 32 * 1024], text[:2048]
-    packed = compress(many, model, streams=32, **windows)
-    alone = compress(few, model, streams=1, **windows)
+    packed = compress(many, model, streams=32, context=context, stride=stride)
+    alone = compress(few, model, streams=1, context=context, stride=stride)
     wide = len(many) / seconds(lambda: decompress(packed.data, model))
     narrow = len(few) / seconds(lambda: decompress(alone.data, model))
-    print(f"  {windows}: decoding {wide:,.0f} in 32 streams, {narrow:,.0f} in one,", end=" ")
-    print(f"{wide / narrow:.1f} times; {packed.size:,} bytes", flush=True)
+    print(
+        f"  {context}, {stride}: decoding {wide:,.0f} in 32 streams, {narrow:,.0f} in one, "
+        f"{wide / narrow:.1f} times; {packed.size:,} bytes",
+        flush=True,
+    )
 
 
 def damage(model: Model, text: bytes) -> None:
