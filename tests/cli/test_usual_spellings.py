@@ -31,7 +31,6 @@ from clearformer.cli.usual_spellings import usual_spellings
         ("train --log=wandb --log.samples 2", "train --log=wandb --log.samples 2"),
         ("generate r hi --stop a b --seed 1 --stop c", "generate r hi --stop a b c --seed 1"),
         ("generate r hi --stop=a= --stop --banned x", "generate r hi --stop a= --banned x"),
-        ("explore --text a r --text b", "explore --text a r b"),
     ],
 )
 def test_flags_of_other_tools(typed, ours):

@@ -103,7 +103,7 @@ MODEL = ("--model", "--run")
 ARGUMENTS: dict[str, tuple[str, ...]] = {"generate": ("--prompt",), "evaluate": ("--compare",)}
 TAKES_MODEL = ("generate", "classify", "predict", "evaluate", "translate", "embed", "fill")
 # Flags with several values; other tools repeat the flag for each.
-SEVERAL = {"train": ("--log",), "generate": ("--stop", "--banned"), "explore": ("--text",)}
+SEVERAL = {"train": ("--log",), "generate": ("--stop", "--banned")}
 
 
 def usual_spellings(words: Sequence[str]) -> list[str]:
