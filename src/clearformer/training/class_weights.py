@@ -63,5 +63,6 @@ class WeightedLabels:
         return cls(given, absent)
 
     def __call__(self, logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> SumAndCount:
-        weights = torch.where(targets > 0, self.given.to(logits), self.absent.to(logits))
+        device = logits.device
+        weights = torch.where(targets > 0, self.given.to(device), self.absent.to(device))
         return binary_cross_entropy(logits, targets, smoothing, weights)
